@@ -52,12 +52,12 @@ __all__ = [
 
 
 _LATER = {"watch": "penstock.planner.watching", "run": "penstock.launch.starting", "shared": "penstock.app.shared"}
-"""What is imported when it is first asked for: it needs SciPy, Spark or asyncio, and `import penstock` does not."""
+"""Names imported on first access, by module: they need SciPy, Spark or asyncio, and `import penstock` must not."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs():
-        globals()[name] = found = getattr(import_module(_LATER[name]), name)
-    return found
+        globals()[name] = member = getattr(import_module(_LATER[name]), name)
+    return member

@@ -1,4 +1,4 @@
-"""``python -m penstock`` is ``penstock``."""
+"""Run the ``penstock`` command by ``python -m penstock``."""
 
 from penstock.cli import main
 

@@ -1,4 +1,4 @@
-"""The exceptions of Penstock: one tree, each a subclass of the builtin a caller would expect.
+"""The exceptions of Penstock: one tree. Each is also a subclass of the builtin that a caller would expect.
 
 PenstockError
 ├── TopologyError (ValueError)             the graph of elements and streams is not runnable
@@ -7,24 +7,24 @@ PenstockError
 ├── EmissionError (TypeError)              an element emitted what it had not declared
 ├── StateError (TypeError)                 declared state cannot be kept
 │   └── IncompatibleStateError             stored state does not fit the code
-├── LateEventError                         an event came after what it belongs to had been closed
+├── LateEventError                         an event came after the watermark had passed it, or its windows had closed
 ├── ConfigurationError (ValueError)        an option, a URI or a duration is not understood
 ├── UnstableServerError (ValueError)       a queue would grow without bound
-├── NotSeriesParallelError (ValueError)    a graph is no composition in series and in parallel
-├── InfeasibleAllocationError (ValueError) constraints contradict each other, or no number of resources is enough
+├── NotSeriesParallelError (ValueError)    a graph is not composed of series and parallel parts
+├── InfeasibleAllocationError (ValueError) constraints contradict each other, or no amount of resources is enough
 ├── NotSolvableError (ArithmeticError)     a method cannot reach the accuracy asked for
 ├── ApplicationNotFoundError (LookupError) the file to run holds no application
 ├── MissingExtraError (ImportError)        an optional part of the distribution is not installed
 ├── SourceError (OSError)                  a source cannot be read
 ├── SinkError (OSError)                    a sink cannot be written
 ├── StoreError (OSError)                   a store that holds files does not answer, or refuses
-├── PortInUseError (OSError)               the adapter cannot listen where it is told to
+├── PortInUseError (OSError)               the adapter cannot listen on its host and port
 ├── RefusedError (RuntimeError)            an adapter refused what a client sent
 ├── RunLockedError (RuntimeError)          another process is running this run
 ├── JavaNotFoundError (RuntimeError)       no Java that Spark can use
 ├── JarNotFoundError (RuntimeError)        a part of Spark or Kafka cannot be fetched
 ├── ClusterError (RuntimeError)            the Spark master cannot be reached
-└── RunFailedError (RuntimeError)          the run stopped; the text says what has become of events
+└── RunFailedError (RuntimeError)          the run stopped; the text says what happened to its events
 """
 
 from typing import Any
@@ -34,8 +34,8 @@ from penstock.visible import visible
 
 
 class PenstockError(Exception):
-    """Base of all errors that Penstock raises on purpose; its text is meant for the user, and holds no secret of an
-    address's.
+    """Base of all errors that Penstock raises on purpose. The text is meant for the user; secrets in addresses and settings
+    are masked.
     """
 
     def __init__(self, *words: Any, **named: Any) -> None:
@@ -63,11 +63,11 @@ class StateError(PenstockError, TypeError):
 
 
 class IncompatibleStateError(StateError):
-    """What a checkpoint holds does not fit the application that wants to resume it."""
+    """The state in a checkpoint does not fit the application that is to resume from it."""
 
 
 class LateEventError(PenstockError):
-    """An event came after the watermark had passed its time, or all its windows."""
+    """An event came after the watermark had passed its time, or after all its windows had closed."""
 
 
 class ConfigurationError(PenstockError, ValueError):
@@ -75,11 +75,11 @@ class ConfigurationError(PenstockError, ValueError):
 
 
 class UnstableServerError(PenstockError, ValueError):
-    """More work arrives than the server can do, so its queue would grow without bound."""
+    """Work arrives faster than the server can do it, so its queue would grow without bound."""
 
 
 class NotSeriesParallelError(PenstockError, ValueError):
-    """A graph is not series-parallel-decomposable; ``witness`` are four tasks that show it.
+    """A graph is not series-parallel-decomposable; ``witness`` names four tasks that prove it.
 
     ``witness`` is (a, b, c, d): paths lead from a to c, from b to c and from b to d, and none from a to d. Where the
     only flaw is a transfer that other transfers imply, it is the transfer b -> c, with d the next task after b and a
@@ -95,7 +95,7 @@ class NotSeriesParallelError(PenstockError, ValueError):
 
 
 class InfeasibleAllocationError(PenstockError, ValueError):
-    """No allocation meets what is asked: the constraints contradict each other, or the cost is out of reach."""
+    """No allocation meets the constraints: they contradict each other, or the cost limit is out of reach."""
 
 
 class NotSolvableError(PenstockError, ArithmeticError):
@@ -111,7 +111,7 @@ class MissingExtraError(PenstockError, ImportError):
 
 
 class SourceError(PenstockError, OSError):
-    """A source is missing, unreadable or of another shape than declared."""
+    """A source is missing or unreadable, or its data has another shape than declared."""
 
 
 class SinkError(PenstockError, OSError):
@@ -119,15 +119,15 @@ class SinkError(PenstockError, OSError):
 
 
 class StoreError(PenstockError, OSError):
-    """A store that holds files of a run does not answer, or refuses."""
+    """A store that holds a run's files does not answer, or refuses a request."""
 
 
 class PortInUseError(PenstockError, OSError):
-    """The adapter cannot listen where it is told to."""
+    """The adapter or the page cannot listen on its host and port."""
 
 
 class RefusedError(PenstockError, RuntimeError):
-    """An adapter refused what a client sent; ``status`` is HTTP's."""
+    """An adapter refused a client's request; ``status`` is the HTTP status, 0 where no response came."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -154,4 +154,4 @@ class ClusterError(PenstockError, RuntimeError):
 
 
 class RunFailedError(PenstockError, RuntimeError):
-    """A run stopped because of a failure; what it had not finished is still queued."""
+    """A run stopped because of a failure; events that it had not finished are still queued."""

@@ -1,4 +1,4 @@
-"""The optional parts of the distribution, and the sentence for one that is not installed."""
+"""The optional dependencies (extras) of the distribution, and the error for one that is not installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,16 +21,16 @@ EXTRA_OF = {
     "time_machine": "prove",
     **dict.fromkeys(("fsspec", "requests", "s3fs", "upath"), "stores"),
 }
-"""The extra that installs a module, by the first part of its name."""
+"""The extra that installs a module, by the first part of the module's name."""
 
 
 @contextmanager
 def needs() -> Iterator[None]:
-    """Within the block, a module that cannot be found may be part of an extra that is not installed.
+    """Turn a missing module within the block into a `MissingExtraError`, where an extra would install it.
 
     Raises
     ------
-    MissingExtraError: it is; names the command that installs it.
+    MissingExtraError: the missing module belongs to an extra; the text has the command that installs it.
     """
     try:
         yield

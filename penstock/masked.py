@@ -1,4 +1,4 @@
-"""What may be shown and written down: addresses, settings and sentences without the secrets that they may hold."""
+"""Masking of secrets in addresses, settings and sentences, so that these may be shown and logged."""
 
 import re
 from collections.abc import Mapping
@@ -7,26 +7,26 @@ SECRETS = (
     r"(?i)^kafka\.|secret|passw|pwd|passphrase|token|credential|(api|access|account|shared|signing)[._-]?key|private|keystore"
     r"|jaas|user[._]info|signature"
 )
-"""Names of settings whose values are nobody's business, as a regular expression that Spark takes, too; of Kafka's own, all may
-be.
+"""Names of settings whose values are secret, as a regular expression that Spark can use, too. All of Kafka's own settings count
+as secret, since any of them may be.
 """
 
 PARAMETERS = (
     r"(?i)(^|[._-])(secret|pwd|pass|token|credentials?|sas|signature)$|passw(or)?d|passphrase"
     r"|(api|access|account|secret|private)[._-]?key$"
 )
-"""Names of parameters of applications, which may speak of tokens and mean words of a text."""
+"""Names of application parameters whose values are secret. Narrower than `SECRETS`: a parameter may count a text's tokens."""
 
 IN_SENTENCES = re.compile(r"(\b\w[\w.+-]*://[^\s/:@?]*):[^\s?]*@(?=[\w.\[/-])")
-"""A user and a password before a host, in an address within a sentence."""
+"""A user and a password before the host of an address within a sentence."""
 SETTING = re.compile(r"(?<=[?&])([\w.%-]+)=([^&\s]+)|\b((?:spark|kafka|registry|storage|catalog)\.[\w.-]+)=(\S+)")
-"""A setting within a sentence: of an address, or one whose name says whose it is."""
+"""A setting within a sentence: an option of an address, or a setting whose name begins as those of a known component."""
 
 
 def masked(uri: str) -> str:
-    """An address, or a setting, without its password and its secrets, whatever characters these hold.
+    """Return an address or a setting with its password and secret options masked, whatever characters these hold.
 
-    Values that only say where a secret is (``env:NAME``, ``file:PATH``) stay.
+    Values that only name the place of a secret (``env:NAME``, ``file:PATH``) stay.
 
     >>> masked("postgresql://me:se@c/ret@host/db?table=t&sslpassword=x")
     'postgresql://me:***@host/db?table=t&sslpassword=***'
@@ -34,16 +34,16 @@ def masked(uri: str) -> str:
     place, mark, options = uri.partition("?")
     place = re.sub(r"^((?:\w[\w.+-]*:)?//[^:/@]*):.*@", r"\1:***@", place, flags=re.DOTALL)
     place = re.sub(r"^(\w[\w.+-]*:[^:/@]+):(?!//)[^/]*@", r"\1:***@", place)
-    told = (one.partition("=") for one in options.split("&"))
+    pairs = (option.partition("=") for option in options.split("&"))
     return (
         place
         + mark
-        + "&".join(name + equals + ("***" if _hides(SECRETS, name, value) else value) for name, equals, value in told)
+        + "&".join(name + equals + ("***" if _hides(SECRETS, name, value) else value) for name, equals, value in pairs)
     )
 
 
 def discreet(sentence: str) -> str:
-    """A sentence without the passwords and secrets of addresses and settings in it; what a user's own words say stays.
+    """Return a sentence with the secrets of its addresses and settings masked; a user's own words stay.
 
     >>> discreet("http://me:hush@host/x does not answer, at 12:30@home; token=red")
     'http://me:***@host/x does not answer, at 12:30@home; token=red'
@@ -57,17 +57,17 @@ def discreet(sentence: str) -> str:
 
 
 def shown(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings, of those that are secrets the names alone."""
+    """Return the settings by name, with secret values masked."""
     return {name: "***" if _hides(SECRETS, name, value) else masked(value) for name, value in settings.items()}
 
 
 def is_secret(parameter: str) -> bool:
-    """Whether a parameter of an application is one that nobody is to see."""
+    """Whether the value of an application parameter is secret, by the parameter's name."""
     return bool(re.search(PARAMETERS, parameter))
 
 
 def is_secret_setting(name: str) -> bool:
-    """Whether a setting's value is one that nobody is to see; a keystore's is the place of one."""
+    """Whether a setting's value is secret, by its name; not where the name says that the value is a path (of a keystore)."""
     return bool(re.search(SECRETS, name)) and not re.search(r"(?i)(store|location|path|file|dir)$", name)
 
 

@@ -1,4 +1,4 @@
-"""Secrets that are named where they are used, as ``env:NAME`` or ``file:PATH``, and read when they are."""
+"""Secrets given by reference, as ``env:NAME`` or ``file:PATH``, and read only when they are used."""
 
 import os
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ ENVIRONMENT, FILE = "env:", "file:"
 
 
 def value_of(name: str, given: str) -> str:
-    """What a setting's text names as ``env:`` or ``file:``, or the text itself.
+    """Return the secret that a setting refers to as ``env:`` or ``file:``, or the text itself where it is no reference.
 
     Raises
     ------
-    ConfigurationError: there is no such variable, or the file cannot be read.
+    ConfigurationError: the environment variable is not set, or the file cannot be read.
     """
     if given.startswith(ENVIRONMENT):
         variable = given.removeprefix(ENVIRONMENT)
@@ -26,11 +26,11 @@ def value_of(name: str, given: str) -> str:
 
 
 def text_of(name: str, path: str) -> str:
-    """What is in the file that a setting names.
+    """Return the content of the file that a setting names.
 
     Raises
     ------
-    ConfigurationError: it cannot be read.
+    ConfigurationError: the file cannot be read.
     """
     try:
         return Path(path).expanduser().read_text()
@@ -40,8 +40,8 @@ def text_of(name: str, path: str) -> str:
 
 
 def conf_of(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of Spark's with the values that are named; ``file:`` is a place but where the setting's name says that it is a
-    secret.
+    """Return Spark settings with the secrets that they refer to. ``file:`` refers to a secret only where the setting's name is
+    that of a secret; elsewhere it is a plain URI.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def conf_of(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def parameter_of(name: str, text: str) -> str:
-    """The text of an application's parameter; what it names, where its name says that it is a secret.
+    """Return the text of an application parameter; where its name is that of a secret, resolve a reference in the text.
 
     Raises
     ------

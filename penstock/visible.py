@@ -1,4 +1,4 @@
-"""Text from outside, made visible: a terminal obeys some characters, and readers are misled by others."""
+"""Escaping of text from outside: some characters control a terminal, and others mislead readers."""
 
 import re
 
@@ -6,13 +6,13 @@ OBEYED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
     "|\r(?!\n)"
 )
-"""Control characters but for tab and the ends of lines, those that are not seen or turn the direction of writing, and halves of
-surrogate pairs.
+"""Characters to escape: control characters other than tab and line ends, invisible ones, ones that change the direction of
+writing, and halves of surrogate pairs.
 """
 
 
 def visible(text: str) -> str:
-    r"""A text in which such characters are written as JSON writes them, so that texts in JSON stay the same.
+    r"""Return a text with the characters of `OBEYED` escaped as JSON escapes them, so that JSON keeps its meaning.
 
     >>> visible("red \x1b[31m, back \u202e")
     'red \\u001b[31m, back \\u202e'
@@ -26,7 +26,7 @@ def _written(found: re.Match[str]) -> str:
 
 
 def line(text: str) -> str:
-    r"""The same in one line.
+    r"""Return a text escaped as `visible` does, in one line.
 
     >>> line("wrong\nall is well")
     'wrong\\nall is well'

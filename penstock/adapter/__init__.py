@@ -1,4 +1,4 @@
-"""The door for clients in any language: HTTP/JSON and WebSockets in and out, on the embedded log or on Kafka.
+"""The adapter, for clients in any language: HTTP/JSON and WebSockets, on the embedded log or on Kafka.
 
 `penstock.adapter.server` is the process; the log that it shares with the engine is `penstock.connectors.log`.
 """

@@ -1,4 +1,4 @@
-"""The HTTP and WebSocket API of the adapter: refuses who may not ask, and finds what answers."""
+"""The HTTP and WebSocket API of the adapter: checks access, and dispatches requests to handlers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,7 +25,7 @@ from penstock.web.memory import Memory
 from penstock.web.problem import Problem, as_response, refusal
 
 Handler = Callable[..., Awaitable[Response]]
-"""What answers a request; it gets the stream, too, where the path names one."""
+"""Answers a request; also takes the stream, if the path names one."""
 
 NOWHERE = {
     "results": "Name the stream and the key: /results/NAME/KEY.",
@@ -34,12 +34,12 @@ NOWHERE = {
 
 
 class Api:
-    """The routes over some streams.
+    """The API over some streams.
 
     Parameters
     ----------
-    inputs, outputs: by the name of the stream.
-    origins: web origins that are told that their pages may use it.
+    inputs, outputs: the streams, by name.
+    origins: web origins whose pages may use the API (CORS).
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class Api:
         self.application: ASGIApp = router if not origins else CORSMiddleware(router, list(origins), ["*"], ["*"])
 
     async def stop(self) -> None:
-        """End the streams of all consumers, who can resume elsewhere, and conversations when what was sent is answered."""
+        """End the streams of consumers at once, as they can resume; end producers' sockets once their events are answered."""
         self._stopping.set()
         while len(self.sockets):
             await asyncio.sleep(0.02)
 
     async def answer(self, request: Request, route: Route) -> Response:
-        """What a request gets.
+        """Check access, and answer a request.
 
         Raises
         ------
-        Problem: it is refused.
+        Problem: the request is refused.
         """
         if route.role != "nobody":
             self._guard.check(request, route.role)
@@ -111,7 +111,7 @@ class Api:
                 return await handler(request, self._output(request))
 
     async def _converse(self, socket: WebSocket) -> None:
-        """With an ``offset`` in the query the socket sends a stream's events; without, it receives them."""
+        """Serve a WebSocket: with an ``offset`` in the query it sends a stream's events, otherwise it takes events."""
         try:
             if "offset" in socket.query_params:
                 self._guard.check(socket, "consume")
@@ -119,7 +119,7 @@ class Api:
             else:
                 self._guard.check(socket, "produce")
                 await self._producers.converse(socket, self._input(socket))
-        except (WebSocketDisconnect, RuntimeError, TimeoutError):  # it has gone while we send, or does not read
+        except (WebSocketDisconnect, RuntimeError, TimeoutError):  # the client has gone, or does not read
             return
         except Exception as error:
             await _refuse(socket, error)
@@ -146,7 +146,7 @@ class Api:
 
 
 class _Answering:
-    """The routes of one path, as an ASGI application."""
+    """The ASGI application for the routes of one path."""
 
     def __init__(self, answer: Callable[[Request, Route], Awaitable[Response]], routes: Mapping[str, Route]) -> None:
         self._answer, self._routes = answer, routes
@@ -157,7 +157,7 @@ class _Answering:
             if route is None:
                 raise Problem(405, f"{scope['method']} is not for this path.", {"Allow": ", ".join(self._routes)})
             response = await self._answer(Request(scope, receive), route)
-        except ClientDisconnect:  # which the server says, too, of a body that is not what its head says
+        except ClientDisconnect:  # the server also raises this for a body that contradicts its headers
             response = as_response(refusal(400, "The body is cut off, or its chunks are not understood."))
         except Exception as error:
             response = as_response(error)
@@ -165,7 +165,7 @@ class _Answering:
 
 
 async def _refuse(socket: WebSocket, error: Exception) -> None:
-    """Before a WebSocket is accepted it is refused as a request is, and closed with the reason later."""
+    """Refuse a WebSocket: before it is accepted by an HTTP response, afterwards by closing it with the reason."""
     with suppress(WebSocketDisconnect, RuntimeError):
         if socket.application_state is WebSocketState.CONNECTING:
             await socket.send_denial_response(as_response(error))
@@ -174,7 +174,7 @@ async def _refuse(socket: WebSocket, error: Exception) -> None:
 
 
 def _without_slash(application: ASGIApp) -> ASGIApp:
-    """The application, to which a path with a slash at its end is the one without; of keys it is a part."""
+    """Wrap an application to ignore a slash at the end of a path, but not under /results/, where it belongs to the key."""
 
     async def asked(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]

@@ -1,4 +1,4 @@
-"""What comes in at the door: how fast, how unevenly, in which sizes. The models of waiting need just that."""
+"""Measures arrivals at a door: their rate, variability and sizes, the inputs of the planner's queueing models."""
 
 import math
 import time
@@ -25,11 +25,11 @@ class Measured(msgspec.Struct):
     size_scv: float | None
     """Squared coefficient of variation of the number of events in a request."""
     event_gap_scv: float | None
-    """Squared coefficient of variation of the times between events, of which those within a request are zero."""
+    """Squared coefficient of variation of the times between events; these are zero within a request."""
 
 
 class _Second:
-    """Sums over the requests of one second: gaps and sizes, to the powers 0, 1 and 2."""
+    """Sums over the requests of one second: of gaps and sizes to the powers 0, 1 and 2."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -42,7 +42,7 @@ class Arrivals:
 
     Parameters
     ----------
-    window: seconds.
+    window: length of the window in seconds.
     """
 
     def __init__(self, window: int = 60, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +52,7 @@ class Arrivals:
         self._seconds: deque[_Second] = deque()
 
     def note(self, events: int) -> None:
-        """Note a request with some events."""
+        """Record a request with a number of events."""
         now = self._clock()
         if not self._seconds or self._seconds[-1].number != int(now):
             self._seconds.append(_Second(int(now)))
@@ -69,7 +69,7 @@ class Arrivals:
         self._last = now
 
     def measured(self) -> Measured:
-        """What has come in during the window, or since the beginning if that is later."""
+        """Return the figures of the window, or since the start if that is later."""
         now = self._clock()
         self._forget(now)
         window = max(1e-9, min(now - self._began, float(self._window)))

@@ -1,4 +1,4 @@
-"""Bodies of requests: one JSON event, an array of them, or a line each (NDJSON)."""
+"""Reads request bodies: one JSON event, an array of events, or one event per line (NDJSON)."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from penstock.kinds.coding import json_decoder
 from penstock.kinds.event import Event
 
 MOST_EVENTS = 100_000
-"""Of one request, so that none keeps the others waiting."""
+"""The most events in one request, so that none keeps the others waiting."""
 
 
 class Malformed(ValueError):
-    """A body that is no JSON, or not what its headers say; the text says what is allowed."""
+    """Raised for a body that is no JSON, or contradicts its headers; the message tells what is allowed."""
 
 
 class Rejection(msgspec.Struct):
@@ -27,10 +27,10 @@ class Rejection(msgspec.Struct):
 
 
 class Parsed(msgspec.Struct):
-    """The events of a body that fit the stream, and the others."""
+    """The valid events of a body, and the rejected ones."""
 
     rows: Sequence[int]
-    """The accepted events' places in the request."""
+    """The indices of the valid events in the request."""
     payloads: Sequence[bytes]
     events: list[Any]
     rejected: list[Rejection]
@@ -44,7 +44,7 @@ class BodyReader:
 
     Parameters
     ----------
-    max_event: bytes that one event may have.
+    max_event: the most bytes of one event.
     """
 
     def __init__(self, event_type: type[Event], max_event: int) -> None:
@@ -53,19 +53,19 @@ class BodyReader:
         self._max_event = max_event
 
     def read(self, body: bytes, *, lines: bool = False) -> Parsed:
-        """Divide a body into events and check each.
+        """Split a body into events and check each.
 
         Parameters
         ----------
-        lines: whether it is NDJSON.
+        lines: whether the body is NDJSON.
 
         Raises
         ------
-        Malformed: it cannot be divided.
-        OverflowError: it holds more than `MOST_EVENTS`.
+        Malformed: the body cannot be split.
+        OverflowError: the body holds more than `MOST_EVENTS` events.
         """
         if not lines and len(body) <= self._max_event and _is_array(body):  # no event can be too large
-            with suppress(Exception):  # if an event is at fault, find out below which
+            with suppress(Exception):  # the faulty event is found below, one by one
                 events = self._many(body)
                 if len(events) <= MOST_EVENTS and divides_anywhere(body, len(events)):
                     return Parsed(range(len(events)), JsonArray(body, len(events)), events, [])
@@ -78,7 +78,7 @@ class BodyReader:
                 if len(payload) > self._max_event:
                     raise ValueError(f"the event has {len(payload)} bytes; at most {self._max_event} are allowed")
                 event = self._one(payload)
-            except Exception as error:  # besides wrong types, say, JSON nested too deep
+            except Exception as error:  # a wrong type, or JSON nested too deep, say
                 rejected.append(Rejection(index, str(error)))
             else:
                 rows.append(index)
@@ -109,18 +109,18 @@ def _is_array(body: bytes) -> bool:
 
 
 def gunzip(body: bytes, limit: int) -> bytes:
-    """What a gzip body holds.
+    """Unpack a gzip body.
 
     Raises
     ------
-    Malformed: it is damaged.
-    OverflowError: it holds more than ``limit`` bytes.
+    Malformed: the body is damaged.
+    OverflowError: the content has more than ``limit`` bytes.
     """
     unzip = zlib.decompressobj(wbits=31)
     try:
         content = unzip.decompress(body, limit + 1)
     except zlib.error as error:
-        raise Malformed(f"The body says Content-Encoding: gzip and is not ({error}).") from error
+        raise Malformed(f"The body is not gzip, although its Content-Encoding says so ({error}).") from error
     if len(content) > limit:
         raise OverflowError
     if not unzip.eof or unzip.unused_data:

@@ -1,4 +1,4 @@
-"""Events out: the results that clients are sent, and the last one of a key."""
+"""Sends results to clients: a stream's events as they come, and the last event of a key."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -21,19 +21,19 @@ from penstock.kinds.text import key_of_path
 from penstock.web.problem import refusal
 
 CHUNK, CHUNK_BYTES = 500, 256 << 10
-"""Events that are read for a consumer at a time, and about how many bytes of them are held while it does not read."""
+"""The most events read at once for a consumer, and about the most bytes of them held while it does not read."""
 PIECE = 16 << 10
-"""Bytes that are sent at a time: the server holds some pieces more for who does not read."""
+"""Bytes sent at once; small, as the server buffers some pieces for a consumer that does not read."""
 READERS = 2
-"""Threads that read for consumers at a time: more would keep the interpreter from who sends."""
+"""The most threads that read for consumers at once; more would slow down producers, by the interpreter's lock."""
 CONSUMERS = 500
-"""How many are served at a time."""
+"""The most consumers served at once."""
 SLOWEST_S = 60.0
-"""How long a consumer may take to read what it was sent."""
+"""How long a consumer may take to read a piece or a message."""
 
 
 class Consumers:
-    """Sends results to who asks for them."""
+    """Sends results to consumers."""
 
     def __init__(self, metrics: Metrics, room: Room, sockets: Sockets, stopping: asyncio.Event) -> None:
         self._metrics, self._room, self._sockets, self._stopping = metrics, room, sockets, stopping
@@ -41,7 +41,7 @@ class Consumers:
         self._reading = asyncio.Semaphore(READERS)
 
     async def send_events(self, request: Request, stream: Output) -> Response:
-        """The events of a stream from an offset on, as they come (server-sent events)."""
+        """Send the events of a stream from an offset on, as they come, as server-sent events."""
         asked = request.headers.get("last-event-id") or request.query_params.get("offset", "latest")
         position = _position(stream, asked)
 
@@ -58,18 +58,18 @@ class Consumers:
         return _Feed(send(), self._leave, headers)
 
     async def last_result(self, request: Request, stream: Output) -> Response:
-        """The last event of a key."""
+        """Send the last event of a key."""
         if not stream.key:
             raise refusal(409, f"Stream {stream.name} has no key; declare one, as app.sink(..., key='field').")
-        # As it came, still quoted, so that a slash within a value is no division between two.
+        # The path still percent-encoded, so that an encoded slash within a value does not separate values.
         path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
-        found = stream.store.latest(key_of_path(path.split("/")[3:], stream.event_type, stream.key))
-        if found is None:
+        event = stream.store.latest(key_of_path(path.split("/")[3:], stream.event_type, stream.key))
+        if event is None:
             raise refusal(404, f"Stream {stream.name} has had no event of this key.")
-        return Response(found.payload, media_type="application/json", headers={"X-Offset": str(found.offset)})
+        return Response(event.payload, media_type="application/json", headers={"X-Offset": str(event.offset)})
 
     async def feed(self, socket: WebSocket, stream: Output) -> None:
-        """The events of a stream over a WebSocket."""
+        """Send the events of a stream over a WebSocket."""
         position = _position(stream, socket.query_params["offset"])
         self._enter()
         try:
@@ -103,7 +103,7 @@ class Consumers:
     async def _follow(
         self, stream: Output, position: int, gone: "asyncio.Task[None] | None" = None
     ) -> AsyncIterator[list[Stored]]:
-        """The events from a position on, some at a time as they come, until the adapter stops or the consumer is gone."""
+        """Yield chunks of events from a position on, as they come, until the adapter stops or the consumer is gone."""
         sent = self._metrics.sent.labels(stream.name)
         over = [asyncio.create_task(self._stopping.wait()), *([] if gone is None else [gone])]
         try:
@@ -135,7 +135,7 @@ class Consumers:
 
 
 class _Feed(EventSourceResponse):
-    """Server-sent events; says when it is over, be it begun or not."""
+    """A response of server-sent events that calls ``over`` at its end, even if it never began."""
 
     def __init__(self, events: AsyncIterator[bytes], over: Callable[[], None], headers: Mapping[str, str]) -> None:
         super().__init__(events, headers=headers, ping=15, send_timeout=SLOWEST_S)
@@ -149,7 +149,7 @@ class _Feed(EventSourceResponse):
 
 
 def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Some parts at a time, so many that they are large enough."""
+    """Join small parts to pieces of at least `PIECE` bytes."""
     held = bytearray()
     for part in parts:
         held += part
@@ -161,13 +161,13 @@ def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _not_more(events: list[Stored]) -> list[Stored]:
-    """The first of some events, at least one, that are not too much to hold."""
+    """Return the first events, at least one, with at most `CHUNK_BYTES` together."""
     sizes = accumulate(len(event.payload) for event in events)
     return events[: max(1, sum(size <= CHUNK_BYTES for size in sizes))]
 
 
 def _server_sent(event: Stored) -> bytes:
-    """An event as its consumer gets it; a payload of several lines is divided, as the standard has it."""
+    """Encode a server-sent event; a payload of several lines becomes several data lines, as the standard requires."""
     data = b"\r\ndata: ".join(event.payload.splitlines())
     return b"id: %b\r\ndata: %b\r\n\r\n" % (event.next.encode(), data)
 
@@ -182,6 +182,6 @@ def _position(stream: Output, asked: str) -> int:
 
 
 async def _until_gone(socket: WebSocket) -> None:
-    with suppress(RuntimeError):  # what Starlette raises where it has gone already
+    with suppress(RuntimeError):  # Starlette raises it where the client has gone already
         while (await socket.receive())["type"] != "websocket.disconnect":
             pass

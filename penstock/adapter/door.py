@@ -1,4 +1,4 @@
-"""The door of a stream: the paper's external queue, from which transfers take events to the store."""
+"""The door of a stream: the external queue of the paper, from which transfers take events to the store."""
 
 import asyncio
 import time
@@ -16,12 +16,12 @@ from penstock.runs.gate import Gate
 
 
 class KeyReused(Exception):
-    """A request's name has been used for another request."""
+    """Raised where an Idempotency-Key was used before with other events."""
 
     def __str__(self) -> str:
         return (
-            "This Idempotency-Key came before with other events; nothing was accepted. Send other events under another key: "
-            "only events that were rejected may come again, mended, under theirs."
+            "This Idempotency-Key was used before with other events; nothing was accepted. Send other events with another key: "
+            "only events that were rejected may be sent again, corrected, with the same key."
         )
 
 
@@ -37,9 +37,9 @@ class Door:
 
     Parameters
     ----------
-    note: called with every transfer made.
-    patience: seconds after which a parcel's request is told that the store has not answered.
-    memory: bytes of events that may wait.
+    note: called with every successful transfer.
+    patience: seconds after which a request fails because the store has not answered.
+    memory: the most bytes of events that may wait.
     """
 
     def __init__(self, store: Store, gate: Gate, note: Callable[[Transfer], None], patience: float, memory: int) -> None:
@@ -58,23 +58,24 @@ class Door:
 
     @property
     def waiting(self) -> int:
-        """Events in the external queue."""
+        """The number of events in the external queue."""
         return self._waiting
 
     def set_gate(self, gate: Gate) -> None:
-        """Change the settings, at once."""
+        """Change the gate; it applies at once, also to waiting events."""
         self.gate = gate
         self._changed.set()
 
     async def deliver(self, parcel: Parcel) -> int:
         """Queue a parcel and wait until it is durable; returns how many of its events are new.
 
-        Its events are born now, unless it says otherwise: what they wait at the door is part of their latency.
-        A parcel whose request is given up stays queued, and so does one that has waited for too long.
+        Its events are born now, unless it has their births: the wait at the door is part of their latency. The parcel stays
+        queued if its request is cancelled, or fails after too long a wait.
 
         Raises
         ------
-        SinkError: the store cannot be written, has not answered in time, or too much waits for it.
+        SinkError: the store cannot be written or has not answered in time, or too many bytes wait for it.
+        KeyReused: the parcel's Idempotency-Key was used before with other events.
         """
         size = size_of(parcel.payloads)
         if self._bytes + size > self._memory:
@@ -91,12 +92,12 @@ class Door:
         return await answer
 
     def give_up(self, why: str) -> None:
-        """Answer all who wait; their events stay queued, and may yet be kept."""
+        """Fail all waiting requests; their events stay queued, and may still be stored."""
         while self._unanswered:
             _settle(self._unanswered.popleft()[1], SinkError(why))
 
     async def close(self, patience: float) -> None:
-        """Transfer what waits, if the store takes it within some seconds, then stop."""
+        """Transfer all waiting events, if the store takes them within some seconds, then stop."""
         self.set_gate(Gate(self.gate.batch_size))
         deadline = time.monotonic() + patience
         while self._queue or self._busy:
@@ -132,7 +133,7 @@ class Door:
             self._busy = False
 
     async def _be_patient(self) -> None:
-        """Answer those who have waited for too long; one task for all is cheaper than a timer for each."""
+        """Fail requests that have waited too long; one task for all is cheaper than a timer for each."""
         while True:
             await asyncio.sleep(min(1.0, self._patience / 10))
             now = time.monotonic()
@@ -144,11 +145,11 @@ class Door:
     async def _until_due(self) -> None:
         while True:
             self._changed.clear()
-            left = self._queue[0].since + self.gate.flush_timer - time.monotonic() if self._queue else None
-            if self._queue and ((left or 0) <= 0 or self._waiting >= self.gate.batch_size):
+            wait_s = self._queue[0].since + self.gate.flush_timer - time.monotonic() if self._queue else None
+            if self._queue and ((wait_s or 0) <= 0 or self._waiting >= self.gate.batch_size):
                 return
             try:
-                await asyncio.wait_for(self._changed.wait(), left)
+                await asyncio.wait_for(self._changed.wait(), wait_s)
             except TimeoutError:
                 continue
 
@@ -169,4 +170,4 @@ def _settle(answer: "asyncio.Future[int]", outcome: int | Exception) -> None:
         answer.set_result(outcome)
     else:
         answer.set_exception(outcome)
-        answer.exception()  # the request may be gone, and nobody asks for it
+        answer.exception()  # marks it as retrieved, as the request may be gone

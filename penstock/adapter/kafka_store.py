@@ -1,4 +1,4 @@
-"""A Kafka topic that the adapter writes events to."""
+"""A store in a Kafka topic, for the adapter's input streams."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from penstock.errors import SinkError
 
 
 class KafkaStore:
-    """A topic that the adapter writes a stream's events to.
+    """Writes a stream's events to a topic, once for each id.
 
-    The topic is the truth. Which ids it holds is noted in a file of this machine's, up to known
-    offsets; what a crash kept from being noted is read from the topic's end at the next start.
+    The topic is authoritative. A local index records the ids that it holds, up to known offsets. Ids that a crash has kept out
+    of the index are read from the end of the topic at the next start.
 
     Parameters
     ----------
-    index: where ids are noted.
+    index: the local index of ids.
     remember: seconds for which ids are known.
 
     Raises
@@ -37,17 +37,17 @@ class KafkaStore:
         self.size = index.size
         self._closing = Flag()
         self._in_doubt = False
-        """Whether a transfer has failed, so that the topic may hold events whose ids are not noted."""
+        """Whether a transfer has failed, so that the topic may hold events whose ids are not in the index."""
         self._failed: KafkaError | None = None
         self._reached: dict[int, int] = {}
         self._producer = self._open()
 
     def begin(self, parcels: Sequence[Parcel]) -> Callable[[], list[int]]:
-        """See `Store.begin`. What it returns waits for as long as no broker answers."""
+        """See `Store.begin`. The returned function waits while no broker answers, until `stop`."""
         return partial(self._append, parcels)
 
     def stop(self) -> None:
-        """Wait for the brokers no longer."""
+        """Stop waiting for brokers."""
         self._closing.set()
 
     def _append(self, parcels: Sequence[Parcel]) -> list[int]:
@@ -81,7 +81,7 @@ class KafkaStore:
         return counts
 
     def close(self) -> None:
-        """Give up what no broker has acknowledged."""
+        """Discard messages that no broker has acknowledged, and close."""
         self._closing.set()
         self._producer.purge()
         self._producer.flush(1)
@@ -112,7 +112,7 @@ class KafkaStore:
         try:
             while self._producer.flush(0.5):
                 self._check_closing()
-        except FAILED as error:  # it may write nothing, and will not be allowed to by waiting
+        except FAILED as error:  # the producer may not write, and waiting does not change that
             raise SinkError(f"{self._topic.place} refuses events ({cause_of(error)}).") from error
         if self._failed is not None:
             raise SinkError(f"{self._topic.place} refuses events ({self._failed.str()}).")
@@ -122,20 +122,20 @@ class KafkaStore:
             raise SinkError(f"The adapter stops, and {self._topic.place} has not answered.")
 
     def _open(self) -> Producer:
-        """A producer, once all ids that the topic holds are known: those, too, that others' open transactions keep from
-        readers.
+        """Return a producer, after reading all ids in the topic that the index lacks, also those in open transactions of
+        others.
         """
         positions = {int(partition): offset for partition, offset in self._index.positions().items()}
         ends = self._settled()
         begin = {**self._topic.offsets_at(time.time() - self._remember), **positions}
         for messages in self._topic.read(begin, ends, **UNCOMMITTED):
-            found = [name for name in map(name_of, messages) if name is not None]
-            self._index.note_ids(found, {})
+            ids = [name for name in map(name_of, messages) if name is not None]
+            self._index.note_ids(ids, {})
         self._index.note_ids([], {str(partition): offset for partition, offset in ends.items()})
         return Producer({**self._topic.settings, **PRODUCER, "log_level": 0})
 
     def _settled(self) -> dict[int, int]:
-        """The ends of the partitions, once they do not move; somebody else may be writing, so not for ever."""
+        """Return the ends of the partitions once they stand still; waits `PATIENCE_S` at most, as others may be writing."""
         before: dict[int, int] = {}
         deadline = time.monotonic() + PATIENCE_S
         while (ends := self._topic.ends(**UNCOMMITTED)) != before and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What the adapter counts, for Prometheus."""
+"""The adapter's metrics for Prometheus."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ EVENTS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
 class Metrics:
-    """The counters of one adapter, in a registry of their own; all are by stream."""
+    """The metrics of one adapter, in a registry of their own; all are labelled by stream."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -17,20 +17,22 @@ class Metrics:
         self.accepted = self._counter("accepted_events", "Events made durable and acknowledged")
         self.duplicate = self._counter("duplicate_events", "Events whose id was known, acknowledged again")
         self.rejected = self._counter("rejected_events", "Events that do not fit the stream's type")
-        self.refused = self._counter("refused_requests", "Requests that were answered with 503 or 429")
+        self.refused = self._counter(
+            "refused_requests", "Requests with events that were answered with 503 or 409"
+        )
         self.sent = self._counter("sent_events", "Events sent to consumers")
         self.acknowledged = self._histogram("acknowledgement_seconds", "From a request's body to its answer", SECONDS)
         self.transferred = self._histogram("transfer_seconds", "Duration of a transfer to the store", SECONDS)
         self.transfer_size = self._histogram("transfer_events", "Events in a transfer", EVENTS)
 
     def watch(self, name: str, text: str, stream: str, read: Callable[[], float]) -> None:
-        """A gauge that is read when somebody asks."""
+        """Add a gauge, whose value is read at each scrape."""
         if name not in self._gauges:
             self._gauges[name] = Gauge(f"penstock_{name}", text, ["stream"], registry=self._registry)
         self._gauges[name].labels(stream).set_function(read)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
     def _counter(self, name: str, text: str) -> Counter:

@@ -1,4 +1,4 @@
-"""A copy of a result topic in the spool, from which the adapter serves consumers."""
+"""Mirrors a Kafka topic of results into the spool, from which the adapter serves consumers."""
 
 from contextlib import suppress
 from threading import Event as Flag
@@ -20,8 +20,8 @@ class KafkaMirror:
 
     Parameters
     ----------
-    event_type: of the stream.
-    key: the fields under whose values results are looked up.
+    event_type: the event type of the stream.
+    key: the fields by whose values results are looked up.
     """
 
     def __init__(self, place: KafkaPlace, log: StreamLog, event_type: type[Event], key: tuple[str, ...]) -> None:
@@ -31,7 +31,7 @@ class KafkaMirror:
         self._stopped = Flag()
 
     def run(self) -> None:
-        """Copy until `stop` is called; what goes wrong meanwhile is tried again."""
+        """Copy until `stop` is called; errors of Kafka or the spool lead to another attempt."""
         while not self._stopped.is_set():
             with suppress(SourceError, SinkError, KafkaException):
                 self._run()
@@ -51,14 +51,14 @@ class KafkaMirror:
                     self._copy(messages)
 
     def stop(self) -> None:
-        """Let `run` return."""
+        """Make `run` return."""
         self._stopped.set()
 
     def _copy(self, messages: list[Message]) -> None:
         parcels = []
         for message in messages:
             payload, name = message.value(), name_of(message)
-            with suppress(msgspec.DecodeError):  # somebody else's, in a topic that is shared
+            with suppress(msgspec.DecodeError):  # another program's message, in a shared topic
                 keys = [key_text(self._decode(payload or b""), self._key)] if self._key else None
                 ids = None if name is None else [name]
                 parcels.append(Parcel([payload or b""], [message.timestamp()[1] * 1000], ids, result_keys=keys))

@@ -1,4 +1,4 @@
-"""By what names the events of a request are known, so that sending it again does no harm."""
+"""Names of requests and events, by which repeated ones are recognised, so that a client may safely send again."""
 
 import msgspec
 
@@ -7,17 +7,17 @@ from penstock.connectors.log import Parcel, Request
 from penstock.web.problem import refusal
 
 NAME_LENGTH = 200
-"""Characters that an Idempotency-Key, or an id, may have."""
+"""The most characters of an Idempotency-Key or an id."""
 
 
 class Names:
-    """By what a request's events are known, so that sending it again does no harm.
+    """Names the events of a request, so that sending it again does no harm.
 
     Parameters
     ----------
-    key: of the whole request, or None.
-    field: of the events, whose value is an event's id, or None.
-    client: whose keys are its own.
+    key: the Idempotency-Key of the whole request, or None.
+    field: the field of the events that holds their ids, or None.
+    client: the name of the client, as keys are unique per client only.
     """
 
     def __init__(self, key: str | None, field: str | None, event_type: type, client: str) -> None:
@@ -28,7 +28,7 @@ class Names:
             raise refusal(400, f"?id= names no field of {event_type.__name__}.")
 
     def parcel(self, parsed: Parsed) -> Parcel:
-        """The events, with their names; one whose id cannot be one is rejected."""
+        """Return the events with their names, for the store; an event with an unusable id is rejected."""
         if self._field is None:
             if self._key is None:
                 return Parcel(parsed.payloads)
@@ -37,7 +37,7 @@ class Names:
         values = [getattr(event, self._field) for event in parsed.events]
         good = [row for row, value in enumerate(values) if value is not None and _is_name(str(value))]
         if len(good) < len(values):
-            why = f"{self._field} is to be the event's id, and is not from 1 to {NAME_LENGTH} characters without NUL"
+            why = f"{self._field} is the event's id, and must have from 1 to {NAME_LENGTH} characters without NUL"
             wrong = set(range(len(values))).difference(good)
             parsed.rejected += [Rejection(parsed.rows[row], why) for row in wrong]
             parsed.rejected.sort(key=lambda rejection: rejection.index)
@@ -50,7 +50,7 @@ def _is_name(text: str) -> bool:
 
 
 def unwrap(body: bytes) -> tuple[str | None, bytes, bool]:
-    """The key and the events of a WebSocket's message; NDJSON if it has several lines that are no array."""
+    """Return the key of a WebSocket message (None without an envelope), its events, and whether these are NDJSON."""
     key = key_of(body)
     if key is not None:
         return key, bytes(msgspec.json.decode(body, type=_Envelope).events), False
@@ -63,7 +63,7 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def key_of(body: bytes) -> str | None:
-    """The key of an envelope, if a message is one."""
+    """Return the key of an envelope; None where a message is no envelope."""
     try:
         return msgspec.json.decode(body, type=_Envelope).key
     except (msgspec.DecodeError, RecursionError):

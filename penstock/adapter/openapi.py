@@ -1,4 +1,4 @@
-"""The description of the adapter's API, as OpenAPI, made of the routes and each stream's own event type."""
+"""The OpenAPI document of the adapter's API, made from the routes and the event types of the streams."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +41,7 @@ GATE: Json = {
 
 
 def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, Output], max_body: int) -> Json:
-    """The OpenAPI document for some streams."""
+    """Return the OpenAPI document for some streams; ``max_body`` is in bytes."""
     streams: dict[str, Input | Output] = {**inputs, **outputs}
     types = [*{stream.event_type: None for stream in streams.values()}, Rejection, Measured, MeasuredTransfers]
     references, components = msgspec.json.schema_components(
@@ -74,16 +74,16 @@ def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, O
 
 
 def _about(route: Route, inputs: Mapping[str, Input], outputs: Mapping[str, Output]) -> Mapping[str, Input | Output | None]:
-    """What a route is there for, by name."""
+    """Return the streams that a route serves, by name; one entry with an empty name where it serves the adapter."""
     keyed = {name: output for name, output in outputs.items() if output.key}
-    of: dict[str, Mapping[str, Input | Output | None]] = {
+    served: dict[str, Mapping[str, Input | Output | None]] = {
         "adapter": {"": None},
         "stream": {**inputs, **outputs},
         "input": inputs,
         "output": outputs,
         "keyed": keyed,
     }
-    return of[route.of]
+    return served[route.of]
 
 
 def _schema(route: Route, event: Json | None, schema_of: Mapping[Any, Json]) -> Json | None:
@@ -101,7 +101,7 @@ def _schema(route: Route, event: Json | None, schema_of: Mapping[Any, Json]) -> 
 
 
 def _besides(route: Route, stream: Input | Output | None, event: Json | None, max_body: int) -> Json:
-    """What an operation has besides its answers: parameters, and a body."""
+    """Return the parameters and the request body of an operation."""
     if route.handler == "events in":
         assert event is not None
         return _posting(event, max_body)
@@ -148,7 +148,7 @@ def _operation(route: Route, name: str, schema: Json | None) -> Json:
     problem = {"application/problem+json": {"$ref": "#/components/schemas/Problem"}}
     responses = {"200": {"description": summary, "content": content}}
     responses |= {str(status): _response(REASONS[status], problem) for status in route.statuses}
-    if route.content == "answer":  # which says why, too, where none of the events fits
+    if route.content == "answer":  # it also lists the reasons where all events are rejected
         responses["422"] = {"description": REASONS[422], "content": content}
     return {"summary": summary, "responses": responses}
 

@@ -1,4 +1,4 @@
-"""What is there, how it goes, and the gates: for operators, and for who looks around."""
+"""Answers requests about the adapter itself: its description, health, metrics, streams and gates."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ PLACES = {"docs": "/docs", "openapi": "/openapi.json", "streams": "/streams", "m
 
 
 class GateSetting(msgspec.Struct, forbid_unknown_fields=True):
-    """A gate as it is asked for."""
+    """The settings of a gate, as JSON."""
 
     batch_size: int
     flush_timer_s: float = 0.0
 
 
 class Operations:
-    """Answers what is asked about the adapter and its streams."""
+    """Answers requests about the adapter and its streams."""
 
     def __init__(
         self,
@@ -54,36 +54,36 @@ class Operations:
         ]
 
     async def openapi(self, request: Request) -> Response:
-        """The description of all this, for programs."""
+        """Send the OpenAPI document."""
         return Response(self._openapi, media_type="application/json")
 
     async def docs(self, request: Request) -> Response:
-        """The description of all this, to read."""
+        """Send the API's description as a page."""
         return Response(self._docs, media_type="text/html")
 
     async def index(self, request: Request) -> Response:
-        """Where to look."""
+        """Send the paths of the main resources."""
         return _json({"name": "penstock adapter", **PLACES})
 
     async def health(self, request: Request) -> Response:
-        """Whether the adapter is up."""
+        """Tell whether the adapter is up, or stopping."""
         stopping = self._stopping.is_set()
         return _json({"status": "stopping" if stopping else "up"}, 503 if stopping else 200)
 
     async def metrics(self, request: Request) -> Response:
-        """All counters, for Prometheus."""
+        """Send all metrics in Prometheus's format."""
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def streams(self, request: Request) -> Response:
-        """The streams, and which way they go."""
+        """List the streams with their directions and event types."""
         return _json(self._streams)
 
     async def schema(self, request: Request, stream: Input | Output) -> Response:
-        """The JSON Schema of a stream's events."""
+        """Send the JSON Schema of a stream's events."""
         return _json(json_schema(stream.event_type), media_type="application/schema+json")
 
     async def gate(self, request: Request, stream: Input) -> Response:
-        """The gate of a stream."""
+        """Send the gate of a stream."""
         return _json(GateSetting(stream.door.gate.batch_size, stream.door.gate.flush_timer))
 
     async def set_gate(self, request: Request, stream: Input) -> Response:
@@ -99,11 +99,11 @@ class Operations:
         return await self.gate(request, stream)
 
     async def arrivals(self, request: Request, stream: Input) -> Response:
-        """How a stream's events arrive."""
+        """Send measurements of how a stream's events arrive."""
         return _json(stream.arrivals.measured())
 
     async def transfers(self, request: Request, stream: Input) -> Response:
-        """What transfers to a stream's store take."""
+        """Send measurements of the transfers to a stream's store."""
         return _json(stream.transfers.measured())
 
 

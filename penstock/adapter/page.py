@@ -1,4 +1,4 @@
-"""The description of the adapter's API as a page to read, made of its OpenAPI document; it loads nothing else."""
+"""The description of the adapter's API as a page, made from its OpenAPI document; it loads no other resources."""
 
 from html import escape
 from typing import Any
@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 
 def page(openapi: Json) -> str:
-    """The page for an OpenAPI document."""
+    """Return the page for an OpenAPI document."""
     info = openapi["info"]
     programs = f'<p>The same for programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI {openapi["openapi"]}).</p>'
     operations = [
@@ -23,8 +23,8 @@ def page(openapi: Json) -> str:
 
 def _operation(path: str, method: str, operation: Json, openapi: Json) -> str:
     asked = "".join(
-        f"<li><code>{escape(given['name'])}</code> ({given['in']}): {escape(given['description'])}</li>"
-        for given in operation.get("parameters", [])
+        f"<li><code>{escape(parameter['name'])}</code> ({parameter['in']}): {escape(parameter['description'])}</li>"
+        for parameter in operation.get("parameters", [])
     )
     answers = "".join(
         f"<li><code>{status}</code> {escape(response['description'])}</li>"
@@ -38,20 +38,20 @@ def _operation(path: str, method: str, operation: Json, openapi: Json) -> str:
 
 
 def _curl(path: str, method: str, operation: Json, openapi: Json) -> str:
-    """The request for a shell, at the address that the page came from when it is read there."""
+    """Return an example request as a curl command; HOST:PORT stands for the adapter's address."""
     follow = " -N" if "text/event-stream" in str(operation["responses"]["200"]) else ""
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    given = "" if body is None else f" -d '{_example(body.get('anyOf', [body])[0], openapi)}'"
+    data = "" if body is None else f" -d '{_example(body.get('anyOf', [body])[0], openapi)}'"
     verb = f" -X {method.upper()}" if method == "put" else ""
-    return f"curl{follow}{verb} http://HOST:PORT{path.replace('{key}', 'KEY')}{given}"
+    return f"curl{follow}{verb} http://HOST:PORT{path.replace('{key}', 'KEY')}{data}"
 
 
 def _example(schema: Json, openapi: Json) -> str:
-    """About what an event looks like: its fields with their types' names."""
+    """Return an example of an event as JSON, with a typical value for each field."""
     if "$ref" in schema:
         schema = openapi["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
     fields = schema.get("properties", {})
-    return "{" + ", ".join(f'"{name}": {_value(of)}' for name, of in fields.items()) + "}"
+    return "{" + ", ".join(f'"{name}": {_value(field)}' for name, field in fields.items()) + "}"
 
 
 def _value(field: Json) -> str:

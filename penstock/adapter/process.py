@@ -1,4 +1,4 @@
-"""An adapter as a child of a run: started with it, started again when it dies, stopped with it."""
+"""Runs an adapter as a child process of a run: started with it, restarted when it dies, and stopped with it."""
 
 import fcntl
 import socket
@@ -17,23 +17,23 @@ LEAVING_S = 20.0
 
 
 class AdapterProcess:
-    """A context in which an adapter runs. It ends by itself when this process dies.
+    """A context manager that runs an adapter. The adapter stops by itself when this process dies.
 
     Parameters
     ----------
-    arguments: of ``penstock adapter``.
-    log: the file that gets what it says.
+    arguments: the arguments of ``penstock adapter``.
+    log: the file for the adapter's output.
 
     Raises
     ------
-    PortInUseError: it does not come up, which it says why.
+    PortInUseError: the adapter does not start, for whatever reason; has its last line of output as message.
     """
 
     def __init__(self, arguments: Sequence[str], host: str, port: int, log: Path) -> None:
         self._command = [sys.executable, "-m", "penstock", "adapter", *arguments, "--until-stdin-closes"]
         self._address, self._log = (host, port), log
         self._run = log.with_suffix(".run")
-        """Locked by the run, as long as it lives; the log is locked by the adapter, which may outlive it."""
+        """A file that the run locks while it lives. The adapter, which may outlive the run, locks the log."""
         self._leaving = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._watch = threading.Thread(target=self._keep_alive, daemon=True)
@@ -50,8 +50,10 @@ class AdapterProcess:
         while not self._listens():
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() > deadline:
-                said = self._log.read_text(errors="replace").strip().splitlines()
-                raise PortInUseError((said or ["The adapter did not start."])[-1].removeprefix("penstock: "))
+                self._process.kill()
+                self._process.wait()
+                output = self._log.read_text(errors="replace").strip().splitlines()
+                raise PortInUseError((output or ["The adapter did not start."])[-1].removeprefix("penstock: "))
             time.sleep(0.05)
         self._lock = self._run.open("ab")
         fcntl.flock(self._lock, fcntl.LOCK_SH)
@@ -72,7 +74,7 @@ class AdapterProcess:
 
     def _start(self) -> None:
         with self._log.open("a+b") as log:
-            fcntl.flock(log, fcntl.LOCK_SH)  # the child inherits it, and has it until it ends
+            fcntl.flock(log, fcntl.LOCK_SH)  # the child inherits the lock, and holds it until it ends
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
@@ -85,7 +87,7 @@ class AdapterProcess:
                 self._leaving.wait(1.0)
 
     def _is_left(self) -> bool:
-        """Whether an adapter here was left by a run that was killed, and is on its way out."""
+        """Whether an adapter of a killed run is still here, about to stop."""
         return _is_locked(self._log) and not _is_locked(self._run)
 
     def _listens(self) -> bool:
@@ -97,7 +99,7 @@ class AdapterProcess:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether another process has a lock on a file."""
+    """Whether another process holds a lock on a file."""
     with path.open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Events in: what clients send, by requests and by WebSockets."""
+"""Takes the events that clients send, by requests and by WebSockets."""
 
 import asyncio
 import time
@@ -22,17 +22,17 @@ from penstock.errors import SinkError
 from penstock.web.problem import Problem, refusal
 
 LARGEST_SOCKET_MESSAGE = 1 << 20
-"""Bytes of a WebSocket's message, which is held whole before it can be counted; larger bodies go by POST."""
+"""The most bytes of a WebSocket message, which is in memory before it can be counted; larger bodies go by POST."""
 READ_ASIDE = 128 << 10
-"""Bytes of a body beyond which it is divided and checked by a thread, so that the others need not wait."""
+"""Bodies with more bytes are split and checked in a thread, so that other requests need not wait."""
 SOCKETS = 2_000
-"""WebSockets that send, at a time."""
+"""The most WebSockets that may be open."""
 SLOWEST_S = 60.0
 """How long a client may take to read an answer over a WebSocket."""
 
 
 class Answer(msgspec.Struct):
-    """What became of a request's events: ``accepted`` are durable, ``duplicates`` had been before."""
+    """The answer to a request: ``accepted`` events are now durable, ``duplicates`` were so before."""
 
     accepted: int = 0
     duplicates: int = 0
@@ -40,11 +40,11 @@ class Answer(msgspec.Struct):
 
 
 class Producers:
-    """Takes what clients send.
+    """Takes events from clients, and answers when they are durable.
 
     Parameters
     ----------
-    client: whose Idempotency-Keys those of a request are.
+    client: returns the name of a request's client; Idempotency-Keys are unique per client.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Producers:
         self._aside = ThreadPoolExecutor(1)
 
     async def post(self, request: Request, stream: Input) -> Response:
-        """Answer a request with events, when they are durable."""
+        """Answer a request with events, once they are durable."""
         began = time.monotonic()
         headers = headers_of(request)
         lines = _is_ndjson(headers.get(b"content-type", b"application/json").decode("latin-1"))
@@ -70,11 +70,11 @@ class Producers:
         return Response(msgspec.json.encode(answer), 422 if none_fits else 200, media_type="application/json")
 
     async def receive(self, request: Request, hold: Hold) -> bytes:
-        """The body, unpacked, of a client that sends it in time.
+        """Receive a request's body; returns it unpacked.
 
         Raises
         ------
-        Problem: it is too large, too slow, or not understood.
+        Problem: the body is too large, comes too slowly, or has an unknown encoding.
         """
         limit = self._limits.body
         headers = headers_of(request)
@@ -92,7 +92,7 @@ class Producers:
                     hold.add(len(chunk))
                     if len(chunks) + len(chunk) > limit:
                         raise self._too_large()
-                    if len(chunk) == expected:  # it came in one piece; to be told that this is all would take a turn
+                    if len(chunk) == expected:  # complete: do not wait a turn of the loop for the end mark
                         body = chunk
                         break
                     chunks += chunk
@@ -111,7 +111,7 @@ class Producers:
         return body
 
     async def _read(self, stream: Input, body: bytes, names: Names, lines: bool) -> tuple[Parcel, list[Rejection]]:
-        """The events of a body that fit, and the others."""
+        """Parse a body; returns the valid events, named, and the rejected ones."""
         try:
             if len(body) <= READ_ASIDE:
                 parsed = stream.reader.read(body, lines=lines)
@@ -127,7 +127,7 @@ class Producers:
         return names.parcel(parsed), parsed.rejected
 
     async def _accept(self, stream: Input, parcel: Parcel, rejected: list[Rejection]) -> Answer:
-        """Have events made durable."""
+        """Make events durable, and count them."""
         answer = Answer(rejected=rejected)
         if rejected:
             stream.rejected.inc(len(rejected))
@@ -154,7 +154,7 @@ class Producers:
         return refusal(413, f"The body has {most}; send fewer events at a time.")
 
     async def converse(self, socket: WebSocket, stream: Input) -> None:
-        """Answer each message of a WebSocket, a body as POST takes it or an envelope, as POST would."""
+        """Answer each message of a WebSocket as POST would; a message is a body as for POST, or an envelope with a key."""
         self._room.check()
         if len(self._sockets) >= SOCKETS:
             raise refusal(503, f"There are {SOCKETS} WebSockets, as many as are served; try again later.")
@@ -209,7 +209,7 @@ class Producers:
 
 
 def headers_of(request: Request) -> Mapping[bytes, bytes]:
-    """The headers, to look many of them up: Starlette's mapping goes through them all each time."""
+    """Return the headers as a dict, for many look-ups: Starlette's mapping scans all headers each time."""
     return dict(request.scope["headers"])
 
 
@@ -217,6 +217,6 @@ def _is_ndjson(content_type: str) -> bool:
     media = content_type.partition(";")[0].strip().lower()
     if media in ("application/x-ndjson", "application/ndjson", "application/jsonl"):
         return True
-    if media in ("application/json", "application/x-www-form-urlencoded"):  # the latter is what curl -d says
+    if media in ("application/json", "application/x-www-form-urlencoded"):  # the latter is the default of curl -d
         return False
     raise refusal(415, "The Content-Type is not understood; send application/json or application/x-ndjson.")

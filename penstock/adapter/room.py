@@ -1,4 +1,4 @@
-"""The memory that requests may take: that of their bodies, and that of the whole process."""
+"""Limits memory: the bytes of all requests together, and the memory of the whole process."""
 
 from types import TracebackType
 
@@ -7,40 +7,40 @@ from penstock.web.problem import refusal
 
 
 class Room:
-    """Counts the bytes of all requests that are being received, or wait for the store.
+    """Counts the bytes of all requests that are being received or wait for the store.
 
     Parameters
     ----------
-    limit: bytes that they may have together.
-    memory: of the process.
+    limit: the most bytes of all requests together.
+    memory: the memory of the process.
     """
 
     def __init__(self, limit: int, memory: Memory) -> None:
         self.limit, self.memory, self.held = limit, memory, 0
 
     def check(self) -> None:
-        """Refuse what would take more.
+        """Refuse a request if the process is out of memory.
 
         Raises
         ------
-        Problem: the process has all the memory that it may have.
+        Problem: the process has reached its limit of memory.
         """
         if self.memory.is_full:
             raise refusal(503, f"The adapter has {self.memory.resident >> 20} MB, more than --max-memory; try again later.")
 
 
 class Hold:
-    """The bytes that one request has in memory; as a context, it gives them back."""
+    """The bytes that one request holds in memory; a context manager that releases them."""
 
     def __init__(self, room: Room) -> None:
         self._room, self._mine = room, 0
 
     def add(self, size: int) -> None:
-        """Hold so many more.
+        """Hold more bytes.
 
         Raises
         ------
-        Problem: there is no room for them.
+        Problem: there is no room for the bytes.
         """
         room = self._room
         room.check()

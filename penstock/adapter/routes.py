@@ -1,4 +1,4 @@
-"""The adapter's HTTP interface: one table, by which requests are routed, the busiest path first, and it is described."""
+"""The table of the adapter's routes, the busiest first; the API and its OpenAPI document are made from it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from penstock.web.access import Role
 
 Of = Literal["adapter", "stream", "input", "output", "keyed"]
-"""What a route is about: the adapter itself, or each stream, of one direction, or that has a key."""
+"""What a route serves: the adapter itself, each stream, each input, each output, or each output with a key."""
 
 Content = Literal["object", "list", "text", "sse", "schema", "answer", "gate", "arrivals", "transfers", "event"]
 
@@ -35,12 +35,12 @@ class Route:
 
     Parameters
     ----------
-    path: as Starlette has it; ``{name}`` is a stream's.
-    handler: what answers, by the name that `Api` has for it.
-    role: what a token must allow; None for any token, "nobody" where none is asked for.
-    summary: in the description; ``{name}`` is the stream's.
-    content: of the answer with status 200.
-    statuses: that it may be refused with.
+    path: the path in Starlette's syntax; ``{name}`` stands for a stream.
+    handler: the name of the handler, as in `Api`.
+    role: the role that a token must have; None for any token, "nobody" where no token is needed.
+    summary: the summary for the OpenAPI document; ``{name}`` stands for the stream.
+    content: the kind of content of the answer with status 200.
+    statuses: the statuses of refusals.
     """
 
     method: str
@@ -55,7 +55,7 @@ class Route:
 
 
 RECEIVING = (408, 413, 415, 503)
-"""What any request with a body may be refused with."""
+"""The statuses with which any request with a body may be refused."""
 
 ROUTES = (
     Route(

@@ -1,4 +1,4 @@
-"""The adapter as a process: opens the streams' stores, serves the API, and stops without losing what it holds."""
+"""The adapter's process: opens the streams' stores, serves the API, and stops without losing events."""
 
 import asyncio
 import os
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 PORT = 8470
 LARGEST_MESSAGE = 950_000
-"""Bytes of an event that fits into a message by Kafka's own settings."""
+"""The most bytes of an event that fits into a message with Kafka's default settings."""
 LEAST_MEMORY = 160 << 20
-"""Bytes below which the adapter could do nothing: it starts with some 100 MB."""
+"""The least --max-memory in bytes: the process takes some 100 MB when it starts."""
 GRACE_S = 10
-"""How long what is under way may take when the adapter is told to stop."""
+"""How long requests under way may take when the adapter stops."""
 ANSWERED_WITHIN_S = 0.5
-"""How long the requests take to be answered that are given up then."""
+"""Time to send the answers of requests that are given up after `GRACE_S`."""
 SWITCH_S = 0.0002
-"""How long the loop may keep a thread that has come back from the disk waiting; Python's own 5 ms outlast a transfer."""
+"""How long a thread that returns from the disk waits for the interpreter; Python's default of 5 ms outlasts a transfer."""
 KAFKA_NAMES = "kafka-names"
-"""The directory of the spool in which the names of events are noted that topics hold."""
+"""The directory within the spool that records the ids of events in Kafka topics."""
 NOTED_EVERY_S = 10.0
-"""How often the arrivals are written down."""
+"""How often measured arrivals are written to a file."""
 EXPIRED_EVERY_S = 600.0
-"""How often old events and ids are forgotten, for which all ids are looked through."""
+"""How often old events and ids are deleted; rarely, as this scans all ids."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,18 @@ class AdapterOptions:
     Parameters
     ----------
     spool: the directory of the embedded log.
-    kafka: for each stream that is a Kafka topic where that is; the others are in the spool.
-    host, port: where to listen.
-    tls: what TLS is served with, if it is.
-    behind_proxy: whether a proxy on the way keeps what is sent secret.
-    access: who may do what.
-    limits: what one client may ask.
-    gates: by stream; the others get the default gate.
-    retain: seconds for which events that every reader has passed are kept.
+    kafka: the Kafka topics of streams, by stream; all other streams are in the spool.
+    host, port: the address to listen on.
+    tls: the certificate to serve TLS with; None for plain HTTP.
+    behind_proxy: whether a proxy in front of the adapter encrypts the traffic.
+    access: which client may do what.
+    limits: the limits of a client's requests.
+    gates: by stream; other streams get the default gate.
+    retain: seconds for which events are kept after every reader has passed them.
     remember: seconds for which ids are known.
     origins: web origins whose pages may use the API.
-    hosts: names by which the adapter may be asked without tokens, besides addresses and ``host``.
-    leash: whether to stop when standard input closes, as it does when the parent dies.
+    hosts: names by which clients without tokens may address the adapter, besides IP addresses and ``host``.
+    leash: whether to stop when standard input closes, as it does when the parent process dies.
     """
 
     spool: Path
@@ -90,12 +90,12 @@ class AdapterOptions:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The adapter's URL for clients."""
         return f"{'http' if self.tls is None else 'https'}://{self.host}:{self.port}"
 
 
 class Adapter:
-    """The door of one application.
+    """The adapter of one application.
 
     Raises
     ------
@@ -138,11 +138,11 @@ class Adapter:
         return KafkaStore(place, self._names_in_kafka.stream(name), self._options.remember)
 
     def serve(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until a signal says to stop; then answer what is under way, and end.
+        """Serve until a signal or the leash says to stop; then answer the requests under way, and return.
 
         Parameters
         ----------
-        ready: called when requests are taken.
+        ready: called once requests are accepted.
         """
         sys.setswitchinterval(SWITCH_S)
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -168,7 +168,7 @@ class Adapter:
         }
         guard = Guard(options.access, (options.host, *options.hosts), options.origins)
         api = Api(self._topology.application, inputs, outputs, guard, options.limits, metrics, options.origins)
-        told, at_once = _told_to_stop(leash=options.leash)
+        stop, at_once = _told_to_stop(leash=options.leash)
         mirrors = [threading.Thread(target=mirror.run, daemon=True) for mirror in self._mirrors]
         for thread in mirrors:
             thread.start()
@@ -177,14 +177,14 @@ class Adapter:
         ready()
         try:
             server = Server(api.application, self._port, options.tls)
-            if not await server.serve(told, api.stop, GRACE_S, at_once):
+            if not await server.serve(stop, api.stop, GRACE_S, at_once):  # requests are left: fail them, so that clients know
                 for stream in inputs.values():
                     stream.door.give_up("The adapter stops before the store has answered.")
                 await asyncio.sleep(ANSWERED_WITHIN_S)
         finally:
             for task in besides:
                 task.cancel()
-            for stream in inputs.values():
+            for stream in inputs.values():  # queued events are still written, before the spool is closed
                 await stream.door.close(GRACE_S)
                 stream.store.close()
             for mirror in self._mirrors:
@@ -195,7 +195,7 @@ class Adapter:
             self._names_in_kafka.close()
 
     async def _keep_up(self, inputs: Mapping[str, Input]) -> None:
-        """Note how events arrive, for the planner, and let go of old ones."""
+        """Periodically record how events arrive, for the planner, and delete old events and ids."""
         path = self._options.spool / "arrivals.jsonl"
         expired = 0.0
         while True:
@@ -210,24 +210,24 @@ class Adapter:
                 continue
             expired = now
             for store in (*self._inputs.values(), *map(LogStore, self._outputs.values())):
-                with suppress(OSError):  # a full disk is for the next request to complain of
+                with suppress(OSError):  # the next request reports a full disk
                     await asyncio.to_thread(store.expire, now - self._options.retain, now - self._options.remember)
 
 
 def _told_to_stop(*, leash: bool) -> tuple[asyncio.Event, asyncio.Event]:
-    """The first is set when a signal comes, or standard input closes on a leash; the second when another signal comes."""
-    told, at_once, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+    """Return two flags: the first is set by a signal, or, on a leash, when stdin closes; the second by a further signal."""
+    stop, at_once, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, lambda: (at_once if told.is_set() else told).set())
+        loop.add_signal_handler(number, lambda: (at_once if stop.is_set() else stop).set())
 
     def look_up() -> None:
         if not os.read(0, 1024):
             loop.remove_reader(0)
-            told.set()
+            stop.set()
 
     if leash:
         loop.add_reader(0, look_up)
-    return told, at_once
+    return stop, at_once
 
 
 def _check(topology: Topology, options: AdapterOptions) -> None:
@@ -242,7 +242,11 @@ def _check(topology: Topology, options: AdapterOptions) -> None:
         )
     inputs, outputs = [source.name for source in topology.sources], list(outputs_of(topology))
     for name in (*options.kafka, *options.gates):
-        if name not in inputs and (name not in outputs or name in options.gates):
+        if name in outputs and name not in inputs and name in options.gates:
+            raise ConfigurationError(
+                f"Stream {name} takes no events from clients, so it has no gate; there are gates for {', '.join(inputs)}."
+            )
+        if name not in inputs and name not in outputs:
             raise ConfigurationError(f"There is no such stream here as {name}; there are {', '.join((*inputs, *outputs))}.")
     for name, gate in options.gates.items():
         options.limits.check(name, gate.flush_timer)

@@ -1,4 +1,4 @@
-"""The WebSockets that are open: how many, how long each has said nothing, and which are closed where memory is short."""
+"""Keeps track of open WebSockets, and closes the longest silent ones while memory is short."""
 
 import asyncio
 import time
@@ -9,23 +9,23 @@ from typing import Any
 from penstock.web.memory import Memory
 
 CLOSED_EVERY_S = 0.05
-"""How often WebSockets are closed while there is too little memory."""
+"""How often memory is checked, and WebSockets are closed if it is short."""
 
 
 class Sockets:
-    """What of a WebSocket's message has come cannot be counted: where the process has too much, sockets are closed."""
+    """The open WebSockets. Incomplete messages cannot be counted, so sockets are closed if the process's memory is full."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._heard: dict[asyncio.Task[Any], float] = {}
-        """By the task that serves a socket: when a message had last come whole; never, of a socket that has none to send."""
+        """By the task that serves a socket, when its last complete message came, by `time.monotonic`; 0 for a consumer's."""
 
     def __len__(self) -> int:
         return len(self._heard)
 
     @contextmanager
     def open(self, *, sends: bool) -> Iterator[None]:
-        """Within the block the present task serves one."""
+        """Within the block, the current task serves a socket; ``sends`` tells whether its client sends events."""
         task = asyncio.current_task()
         assert task is not None
         self._heard[task] = time.monotonic() if sends else 0.0
@@ -35,13 +35,13 @@ class Sockets:
             del self._heard[task]
 
     def hear(self) -> None:
-        """A message of the present task's socket has come."""
+        """Record that a complete message of the current task's socket has come."""
         task = asyncio.current_task()
         assert task is not None
         self._heard[task] = time.monotonic()
 
     async def make_room(self) -> None:
-        """Close sockets as long as there is too little memory: those that say nothing, then the longest silent."""
+        """Close sockets while there is too little memory: first those of consumers, then those silent for longest."""
         while True:
             await asyncio.sleep(CLOSED_EVERY_S)
             if self._memory.is_full:

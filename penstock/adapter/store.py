@@ -1,4 +1,4 @@
-"""Stores: where the events of a stream are kept, as the adapter sees it."""
+"""Stores: the interface by which the adapter stores a stream's events, and its implementation on the embedded log."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,42 +9,41 @@ from penstock.errors import ConfigurationError
 
 
 class Stored(NamedTuple):
-    """An event as a consumer gets it; reading on from ``next`` gets the one after it."""
+    """An event for consumers; ``next`` is the position of the event after it."""
 
     next: str
     payload: bytes
 
 
 class Store(Protocol):
-    """What is written to by one thread at a time, and read by any."""
+    """Stores a stream's events. One thread at a time may write, any may read."""
 
     def begin(self, parcels: Sequence[Parcel]) -> Callable[[], list[int]]:
-        """Begin to append, without waiting for anything.
+        """Begin to append parcels, without waiting.
 
-        Returns what makes the parcels durable, all or none, and returns for each how many of its
-        events are new. It waits, and raises SinkError if the store cannot be written; with parcels
-        that carry ids, trying again does no harm.
+        Returns a function that waits until all parcels are durable, and returns for each the number of its new events. It makes
+        all durable or none, and raises SinkError if the store cannot be written; parcels with ids can safely be appended again.
         """
 
     def expire(self, written_before: float, noted_before: float) -> None:
-        """Forget old events, and older ids (seconds since the epoch)."""
+        """Delete events and ids from before these times, in seconds since the epoch."""
 
     def stop(self) -> None:
-        """No longer wait for what does not answer: appends fail instead."""
+        """Stop waiting for a store that does not answer: appends fail instead."""
 
     def size(self) -> int:
-        """Bytes that it takes on this machine's disk."""
+        """Return the bytes taken on this machine's disk."""
 
     def close(self) -> None:
         """Release files and connections."""
 
 
 class LogStore:
-    """A stream of the embedded log.
+    """A store in a stream of the embedded log.
 
     Parameters
     ----------
-    keep_unread: whether events are kept, however old, until some reader has been noted to have passed them.
+    keep_unread: whether events are kept, however old, until a reader is recorded to have passed them.
     """
 
     def __init__(self, log: StreamLog, *, keep_unread: bool = False) -> None:
@@ -56,19 +55,19 @@ class LogStore:
         self.latest = log.latest
 
     def stop(self) -> None:
-        """See `Store`; a disk is always waited for."""
+        """See `Store.stop`; does nothing, as writes to a disk are always awaited."""
 
     def end(self) -> int:
-        """The offset of what comes next."""
+        """Return the offset of the next event."""
         return self._log.bounds()[1]
 
     def position(self, text: str) -> int:
-        """The offset that a consumer asks for: a number, ``earliest`` or ``latest`` (what comes from now on).
+        """Parse the offset that a consumer asks for: a number, ``earliest`` or ``latest`` (new events only).
 
         Raises
         ------
-        ConfigurationError: it is none of these, or beyond the end.
-        LookupError: the events there have been trimmed.
+        ConfigurationError: the text is none of these, or a number beyond the end.
+        LookupError: the events at the offset have been trimmed.
         """
         oldest, end = self._log.bounds()
         if text in ("earliest", "latest"):
@@ -80,6 +79,6 @@ class LogStore:
         return int(text)
 
     def read(self, position: int, limit: int) -> list[Stored]:
-        """Events from a position on, at most so many, or some megabytes; none where there are none yet."""
+        """Read events from a position on, up to a number and some megabytes; empty where there are none yet."""
         records = self._log.read(position, position + limit, BLOCK_BYTES)
         return [Stored(str(record.offset + 1), record.payload) for record in records]

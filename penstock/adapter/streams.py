@@ -1,4 +1,4 @@
-"""The streams that an adapter opens to clients: those that come in, and those that go out."""
+"""The streams that an adapter offers to clients: inputs, which they send to, and outputs, which they receive."""
 
 from dataclasses import dataclass
 
@@ -17,15 +17,15 @@ from penstock.runs.gate import Gate
 
 @dataclass(frozen=True)
 class Limits:
-    """What one client may ask of the adapter; times are in seconds, sizes in bytes.
+    """Limits of requests and of memory. Times are in seconds, sizes in bytes.
 
     Parameters
     ----------
-    body, event: of a request, unpacked, and of one event.
-    receive: in which a request's body must have come.
-    answer: after which a request that is still not durable is answered with 503.
-    held: of all requests being received or waiting for a transfer.
-    memory: of the whole process.
+    body, event: the size of an unpacked request body, and of one event.
+    receive: the time in which a request's body must arrive.
+    answer: the time after which a request whose events are not durable yet is answered with 503.
+    held: the size of all requests that are being received or wait for a transfer.
+    memory: the memory of the whole process.
     """
 
     body: int = 8 << 20
@@ -36,11 +36,11 @@ class Limits:
     memory: int = 700 << 20
 
     def check(self, stream: str, flush_timer: float) -> None:
-        """Refuse a flush timer that no request would live to see.
+        """Refuse a flush timer so long that requests would time out before it.
 
         Raises
         ------
-        ConfigurationError: it is.
+        ConfigurationError: the timer is not shorter than ``answer``.
         """
         if flush_timer >= self.answer:
             raise ConfigurationError(
@@ -50,7 +50,7 @@ class Limits:
 
 
 class Input:
-    """A stream that clients send events into."""
+    """A stream that clients send events to, with its door and its metrics."""
 
     def __init__(self, name: str, event_type: type[Event], store: Store, gate: Gate, limits: Limits, metrics: Metrics) -> None:
         self.name, self.event_type, self.store = name, event_type, store
@@ -81,11 +81,11 @@ class Output:
 
 
 def outputs_of(topology: Topology) -> dict[str, tuple[type[Event], tuple[str, ...]]]:
-    """The result streams of a topology, those that leave at a sink: their event types and keys."""
+    """Return the event type and the key of each result stream of a topology; these are the streams with a sink."""
     inputs = {source.name for source in topology.sources}
-    found: dict[str, tuple[type[Event], tuple[str, ...]]] = {}
+    results: dict[str, tuple[type[Event], tuple[str, ...]]] = {}
     for sink in topology.sinks:
         if sink.stream.name not in inputs:
-            _, key = found.get(sink.stream.name, (None, ()))
-            found[sink.stream.name] = (sink.stream.event_type, key or sink.key)
-    return found
+            _, key = results.get(sink.stream.name, (None, ()))
+            results[sink.stream.name] = (sink.stream.event_type, key or sink.key)
+    return results

@@ -1,4 +1,4 @@
-"""The end of a stream, as its consumers wait for it to move."""
+"""Waits for the end of a stream to move, for all of its consumers."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from collections.abc import Callable
 from penstock.errors import PenstockError
 
 POLL_S = (0.01, 0.25)
-"""How often a stream is looked at: at first, and after nothing has come for a while."""
+"""Pauses between looks at a stream: the shortest, after news, and the longest, after a while without."""
 
 
 class Tail:
-    """Looks for news once for all who wait, and not at all where nobody does.
+    """Polls the end of a stream once for all waiting consumers, and not at all where none waits.
 
     Parameters
     ----------
-    end: tells where the stream ends; it is called in a thread.
+    end: returns the offset of the stream's end; called in a thread.
     """
 
     def __init__(self, end: Callable[[], int]) -> None:
@@ -22,7 +22,7 @@ class Tail:
         self._waiting, self._end = 0, 0
 
     async def passes(self, position: int) -> None:
-        """Wait until the stream goes on beyond a position."""
+        """Wait until the stream's end is beyond a position."""
         self._waiting += 1
         if self._waiting == 1:
             self._looking = asyncio.create_task(self._watch())
@@ -40,7 +40,7 @@ class Tail:
         while True:
             try:
                 end = await asyncio.to_thread(self._look)
-            except PenstockError:  # the disk is full, or busy: it may be there again the next time
+            except PenstockError:  # the disk is full or busy, say: try again later
                 end, pause = self._end, late
             if end > self._end:
                 self._end, pause = end, soon

@@ -1,4 +1,4 @@
-"""What transfers to the store take: how long each is, whatever its size, and how much longer for each event."""
+"""Measures transfers to the store: a fixed duration per transfer, and a duration per event."""
 
 import time
 from collections import deque
@@ -12,7 +12,7 @@ KEPT = 10_000
 
 
 class Transfer(NamedTuple):
-    """A transfer that has been made."""
+    """A completed transfer."""
 
     events: int
     seconds: float
@@ -25,11 +25,11 @@ class MeasuredTransfers(msgspec.Struct):
     transfers: int
     events: int
     seconds_mean: float | None
-    """Mean duration; None without a transfer."""
+    """Mean duration in seconds; None without a transfer."""
     fixed_s: float | None
-    """Of a line fitted by least squares: the duration whatever the size."""
+    """Duration of a transfer regardless of its size, by a least-squares fit."""
     per_event_s: float | None
-    """And for each event more."""
+    """Additional duration per event, by the least-squares fit."""
 
 
 class Transfers:
@@ -37,7 +37,7 @@ class Transfers:
 
     Parameters
     ----------
-    window: seconds.
+    window: length of the window in seconds.
     """
 
     def __init__(self, window: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,11 +46,11 @@ class Transfers:
         self._made: deque[tuple[float, Transfer]] = deque(maxlen=KEPT)
 
     def note(self, made: Transfer) -> None:
-        """Note a transfer that has just ended."""
+        """Record a transfer that has just ended."""
         self._made.append((self._clock(), made))
 
     def measured(self) -> MeasuredTransfers:
-        """What has been transferred during the window, or since the beginning if that is later."""
+        """Return the figures of the window, or since the start if that is later."""
         now = self._clock()
         while self._made and self._made[0][0] < now - self._window:
             self._made.popleft()
@@ -64,13 +64,13 @@ class Transfers:
 
 
 def _line(sizes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
-    """The line of least squares, neither part of which is negative; flat unless three standard errors say that it rises."""
+    """Fit a line by least squares, without negative parts; flat unless its slope exceeds three standard errors."""
     mean, spread = float(seconds.mean()), float(np.sum((sizes - sizes.mean()) ** 2))
     if len(sizes) < 3 or spread == 0:
         return mean, 0.0
     slope = float(np.sum((sizes - sizes.mean()) * seconds)) / spread
-    left = seconds - mean - slope * (sizes - sizes.mean())
-    error = float(np.sqrt(np.sum(left**2) / (len(sizes) - 2) / spread))
+    residuals = seconds - mean - slope * (sizes - sizes.mean())
+    error = float(np.sqrt(np.sum(residuals**2) / (len(sizes) - 2) / spread))
     if slope < 3 * error:
         return mean, 0.0
     slope = min(slope, float(np.min(seconds / sizes)))

@@ -1,4 +1,4 @@
-"""Allocating tasks to resources, with a bound that says how far from the optimum the result can be."""
+"""Allocating tasks to resources, with a certified bound on how far from the optimum the result can be."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from penstock.allocation.strategy import Progress, Strategy
 from penstock.errors import ConfigurationError
 
 Method = Callable[[Problem, StreamGraph, Resources, Floats], Ints]
-"""Places tasks: the resource of each, given the problem by position, the graph, the resources, and the best shares."""
+"""A function that returns the resource of each task, from the problem, the graph, the resources and the best shares."""
 
 
 def _plain(heuristic: Callable[[StreamGraph, Resources], Ints]) -> Method:
@@ -43,7 +43,7 @@ HEURISTICS: dict[str, Callable[[StreamGraph, Resources], Ints]] = {
     "r-storm": heuristics.r_storm,
     "cola": heuristics.cola,
 }
-"""The methods that look at nothing but the graph and the resources; a row each."""
+"""The methods that use only the graph and the resources, by name."""
 
 PLACING: dict[str, Method] = {
     "min-k": lambda given, graph, where, shares: min_k(given, shares),
@@ -52,25 +52,25 @@ PLACING: dict[str, Method] = {
     "greedy-equal": _greedy("equal"),
     "greedy-path": _greedy("path"),
 }
-"""All methods that place every task once, without searching on; a row each."""
+"""All methods that place every task once, without a search, by name."""
 
 METHODS = ("auto", "exact", "search", *PLACING)
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Tasks on resources.
+    """An assignment of tasks to resources, with its cost and a lower bound.
 
     Parameters
     ----------
-    graph, resources, sharing: what was allocated, to what, and how a resource is shared.
+    graph, resources, sharing: the arguments of :func:`allocate`.
     assignment: task to resource.
     cost: the streaming cost d(G), in the unit of the weights.
-    worst_path: the tasks of a path that costs so much.
-    lower_bound: no allocation that meets the constraints has a lower objective; certified.
+    worst_path: the tasks of a path with this cost.
+    lower_bound: certified lower bound on the objective of every allocation that meets the constraints.
     objective: the cost, plus the price of the moves if a present assignment was given.
-    moved: tasks that are not where the present assignment has them.
-    method: what found it.
+    moved: tasks that are on another resource than in the present assignment.
+    method: the method that was asked for.
     interrupted: whether the search was stopped before its end.
     """
 
@@ -88,19 +88,19 @@ class Allocation:
 
     @property
     def gap(self) -> float:
-        """How much more than the lower bound the objective is, as a fraction of the bound; 0 if it is optimal."""
+        """The objective's excess over the lower bound, as a fraction of the bound; 0 if the allocation is optimal."""
         if self.optimal:
             return 0.0
         return self.objective / self.lower_bound - 1 if self.lower_bound > 0 else math.inf
 
     @property
     def optimal(self) -> bool:
-        """Whether it is proved that no allocation is better."""
+        """Whether the lower bound proves that no allocation is better."""
         return self.lower_bound >= self.objective * (1 - 1e-9)
 
     @cached_property
     def processing(self) -> dict[Task, float]:
-        """d(v) of every task: what its processing costs where it is."""
+        """d(v) of every task, its processing cost on its resource."""
         place = placed(self.graph, self.assignment, self.resources)
         cost = np.empty(len(place))
         crowd = np.empty(len(self.resources.names))
@@ -109,15 +109,15 @@ class Allocation:
         return self.graph.named(cost.tolist())
 
     def explain(self) -> str:
-        """The result in words: what the worst path consists of, who shares with whom, and how good it is."""
+        """Describe the result in words: the worst path, the tasks of each resource, and the distance from the optimum."""
         lines = [f"Streaming cost {self.cost:.6g} (predicted, in the unit of the weights), on the path:"]
         for task, following in zip(self.worst_path, (*self.worst_path[1:], None), strict=True):
             resource = self.assignment[task]
             lines.append(f"  {task} on {resource}: {self.processing[task]:.6g} = {self._product(task)}")
             if following is not None and self.assignment[following] != resource:
-                sent = self.graph.transfers[task, following]
+                price = self.graph.transfers[task, following]
                 pair = (self.resources.index[resource], self.resources.index[self.assignment[following]])
-                lines.append(f"  {resource} -> {self.assignment[following]}: {sent * self.resources.slowness[pair]:.6g}")
+                lines.append(f"  {resource} -> {self.assignment[following]}: {price * self.resources.slowness[pair]:.6g}")
         for resource in self.resources.names:
             tasks = [str(task) for task, place in self.assignment.items() if place == resource]
             lines.append(f"{resource} (capacity {self.resources.capacities[resource]:g}): {', '.join(tasks) or 'idle'}")
@@ -133,17 +133,18 @@ class Allocation:
         return "\n".join(lines)
 
     def _product(self, task: Task) -> str:
+        """The product that makes a task's processing cost, in words."""
         resource = self.assignment[task]
-        others = [other for other, place in self.assignment.items() if place == resource and other != task]
+        beside = [near for near, place in self.assignment.items() if place == resource and near != task]
         speed = self.resources.capacities[resource]
         over = f" / {speed:g}" if speed != 1 else ""
         weight = self.graph.tasks[task]
         if self.sharing == "count":
-            return f"{weight:.6g} x {1 + len(others)} tasks{over}"
-        return f"{weight:.6g} x (1 + {sum(self.graph.loads.get(other, 1.0) for other in others):.4g} of others){over}"
+            return f"{weight:.6g} x {1 + len(beside)} tasks{over}"
+        return f"{weight:.6g} x (1 + {sum(self.graph.loads.get(near, 1.0) for near in beside):.4g} of others){over}"
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain data."""
+        """Return the result as data for JSON."""
         return {
             "assignment": {str(task): place for task, place in self.assignment.items()},
             "cost": self.cost,
@@ -177,26 +178,27 @@ def allocate(
     Parameters
     ----------
     graph: the tasks and transfers; any acyclic graph.
-    resources: how many, all of capacity 1 and named R1, R2, ...; or a mapping from name to capacity; or
-        :class:`Resources`, which has bandwidths as well.
-    method: "auto" searches, proves what it can, and is what to use; "exact" goes on until the optimum is proved;
-        "search" only searches; "min-k" groups by shares, in milliseconds. The others are for study: "one",
+    resources: a number of resources, all of capacity 1 and named R1, R2, ...; or a mapping from name to capacity; or
+        :class:`Resources`, which also has bandwidths.
+    method: "auto", for normal use, searches and then tries to prove the result; "exact" continues until the optimum is
+        proved; "search" only searches; "min-k" groups by shares, in milliseconds. The others are for study: "one",
         "round-robin" (Storm's default), "average" (A_avg), "disc" (A_disc) and "disc-printed", "greedy-reduce",
         "greedy-equal" and "greedy-path" (section III-C), "heron", "r-storm" and "cola".
     time_limit: seconds; by default a fixed number of steps (about 0.2 s for 16 tasks, 2 s for 1,000, more beyond), so
-        that equal input gives equal output. Shares and a first allocation are found in any case (0.05 s for 1,000 tasks,
+        that equal input gives equal output. Shares and a first allocation are always computed (0.05 s for 1,000 tasks,
         0.3 to 1 s for 10,000). "exact" has no limit by default.
-    seed: of the search.
+    seed: seed of the search's random numbers.
     sharing: "count", the paper's cost, or "load"; see :mod:`penstock.allocation.cost`.
-    constraints: pinned tasks, and tasks kept together or apart.
-    present: where the tasks are now; with ``move_price``, the cost that moving one task is worth.
-    progress: called now and then.
+    constraints: pinned tasks, and tasks that must be together or apart.
+    present: the present resource of each task.
+    move_price: the reduction of the cost that justifies moving one task; needs ``present``.
+    progress: called from time to time with the fraction done, the best cost and the lower bound.
 
-    An interrupt (Ctrl-C) ends the search soon and returns the best allocation so far; a second one ends it at once.
+    An interrupt (Ctrl-C) ends the search soon and returns the best allocation so far; a second one raises at once.
 
     Raises
     ------
-    ConfigurationError: an option or a resource is not understood.
+    ConfigurationError: an option or a resource is not valid.
     TopologyError: a constraint or the present assignment names an unknown task.
     InfeasibleAllocationError: the constraints contradict each other.
 
@@ -212,18 +214,18 @@ def allocate(
     whole("seed", seed, least=0)
     where = Resources.of(resources)
     limit = math.inf if time_limit is None else quantity("time_limit", time_limit)
-    given = problem(graph, where, sharing, constraints, present, move_price)
+    instance = problem(graph, where, sharing, constraints, present, move_price)
     if method in ("auto", "exact", "search"):
         with Interrupts() as interrupts:
-            run = Strategy(given, graph, where, int(seed), limit, progress, interrupts)
+            run = Strategy(instance, graph, where, int(seed), limit, progress, interrupts)
             run.go(method)
-        return _result(given, graph, where, sharing, run.place, run.bound, method, run.interrupted)
-    if not given.is_plain:
-        raise ConfigurationError(f"method {method!r} knows no constraints and no price of moves; use 'auto'.")
-    shares, flow = search_shares(given, given.free_network)
-    place = PLACING[method](given, graph, where, shares)
-    bound = given.forced + lower_bound(given, task_flows(given.free_network, flow, len(shares)))
-    return _result(given, graph, where, sharing, place, bound, method, False)
+        return _result(instance, graph, where, sharing, run.place, run.bound, method, run.interrupted)
+    if not instance.is_plain:
+        raise ConfigurationError(f"method {method!r} cannot take constraints or a price of moves; use 'auto'.")
+    shares, flow = search_shares(instance, instance.free_network)
+    place = PLACING[method](instance, graph, where, shares)
+    bound = instance.forced + lower_bound(instance, task_flows(instance.free_network, flow, len(shares)))
+    return _result(instance, graph, where, sharing, place, bound, method, False)
 
 
 def _result(

@@ -1,9 +1,9 @@
-"""The paths of a graph as an activity-on-arc network: tasks are arcs, so a complete bipartite block costs one node.
+"""The paths of a graph as an activity-on-arc network: tasks are arcs, so a complete bipartite block takes one node.
 
-Every source-to-sink path of the graph is a START-to-END path of the network. A task runs from the node at which it may
-start to the node at which its successors may. Transfers that cost something are links of their own, since their cost
-depends on where both ends are; transfers that are free share nodes, so that s(p(500 tasks), p(500 tasks)) has 1,000
-arcs and not 250,000.
+Every source-to-sink path of the graph is a START-to-END path of the network. A task is an arc from the node at which it may
+start to the node at which its successors may start. A transfer that costs something is a link, an arc of its own, because
+its cost depends on the resources of both ends. Free transfers share nodes, so s(p(500 tasks), p(500 tasks)) has 1,000 arcs
+instead of 250,000.
 """
 
 from typing import Any, NamedTuple
@@ -17,15 +17,15 @@ Ints = NDArray[np.int64]
 
 
 class ArcNetwork(NamedTuple):
-    """Arcs in topological order of the nodes at which they start; node 0 is START, the last one END.
+    """An activity-on-arc network; arcs are in topological order of their start nodes, node 0 is START, the last one END.
 
     Parameters
     ----------
-    nodes: how many.
-    starts, ends: of each arc, as nodes.
-    task: of each arc; -1 for a link.
-    tail, head: the tasks that a link joins; 0 for tasks and for links that are free.
-    price: b(e) of a link; 0 otherwise.
+    nodes: number of nodes.
+    starts, ends: start node and end node of each arc.
+    task: task of each arc; -1 for a link.
+    tail, head: per arc, the tasks that a priced link joins; 0 for tasks and free links.
+    price: per arc, b(e) of a priced link, else 0.
     """
 
     nodes: int
@@ -38,13 +38,13 @@ class ArcNetwork(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether tasks alone make it up: the graph is the line graph of this network (free transfers only)."""
+        """Whether every arc is a task, so that the graph is the line graph of this network (with free transfers only)."""
         return bool((self.task >= 0).all())
 
 
 @njit(cache=True)
 def _sorted_by(keys, count):  # type: ignore[no-untyped-def]
-    """Positions of ``keys`` ordered by key (a counting sort), and where each key begins."""
+    """Positions of ``keys`` ordered by key (a counting sort), and where each key's positions begin."""
     begin = np.zeros(count + 1, np.int64)
     for key in keys:
         begin[key + 1] += 1
@@ -60,32 +60,32 @@ def _sorted_by(keys, count):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def topological_order(count, starts, ends):  # type: ignore[no-untyped-def]
-    """The nodes in an order in which every edge goes forward; those on or after a cycle are left out."""
+    """The nodes in topological order, without those on or after a cycle."""
     order, begin = _sorted_by(starts, count)
     awaited = np.zeros(count, np.int64)
     for end in ends:
         awaited[end] += 1
-    found = np.empty(count, np.int64)
+    sorted_nodes = np.empty(count, np.int64)
     last = 0
     for node in range(count):
         if awaited[node] == 0:
-            found[last] = node
+            sorted_nodes[last] = node
             last += 1
     place = 0
     while place < last:
-        node = found[place]
+        node = sorted_nodes[place]
         place += 1
         for position in order[begin[node] : begin[node + 1]]:
             awaited[ends[position]] -= 1
             if awaited[ends[position]] == 0:
-                found[last] = ends[position]
+                sorted_nodes[last] = ends[position]
                 last += 1
-    return found[:last]
+    return sorted_nodes[:last]
 
 
 @njit(cache=True)
 def _mixed(value):  # type: ignore[no-untyped-def]
-    """A 64-bit hash (splitmix64) of a task; sums of them name sets of tasks."""
+    """A 64-bit hash (splitmix64) of a task; the sum of its tasks' hashes identifies a set of tasks."""
     value = (np.uint64(value) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -94,7 +94,7 @@ def _mixed(value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _names_of_sets(count, starts, ends, free):  # type: ignore[no-untyped-def]
-    """A hash of the free predecessors of every task, and how many there are."""
+    """Per task, a hash of the set of its predecessors by free transfers, and their number."""
     names, sizes = np.zeros(count, np.uint64), np.zeros(count, np.int64)
     for edge in range(len(starts)):
         if free[edge]:
@@ -104,10 +104,10 @@ def _names_of_sets(count, starts, ends, free):  # type: ignore[no-untyped-def]
 
 
 def arc_network(count: int, starts: Ints, ends: Ints, costs: Floats) -> ArcNetwork:
-    """The network of ``count`` tasks and the edges between them; linear in both, but for one sort of the tasks."""
+    """Make the network of ``count`` tasks and their edges, in linear time but for one sort of the tasks."""
     free = costs == 0
     names, sizes = _names_of_sets(count, starts, ends, free)
-    # Tasks with equal free predecessors share one node: its number is that of their set, 0 for the empty one.
+    # Tasks with equal sets of free predecessors share one start node, numbered as the set; the empty set is START, 0.
     _, representative, joint = np.unique(
         np.stack([sizes.astype(np.uint64), names]), axis=1, return_index=True, return_inverse=True
     )
@@ -116,12 +116,13 @@ def arc_network(count: int, starts: Ints, ends: Ints, costs: Floats) -> ArcNetwo
     priced_in, priced_out = np.zeros(count, bool), np.zeros(count, bool)
     priced_in[ends[~free]] = True
     priced_out[starts[~free]] = True
-    # Which sets hold task u: read off the edges into each set's representative.
+    # The members of each set are the starts of the free edges into its representative.
     of_set = free & (representative[joint[ends]] == ends)
     member, member_set = starts[of_set], joint[ends[of_set]]
     holding = np.bincount(member, minlength=count)
     finish = sets  # END, renumbered last by the topological order
     fresh = sets + 1
+    # A task with priced transfers, or in several sets, needs nodes of its own, which links join to the shared ones.
     begin_node = joint.copy()
     begin_node[priced_in] = fresh + np.arange(priced_in.sum())
     fresh += int(priced_in.sum())
@@ -140,6 +141,7 @@ def arc_network(count: int, starts: Ints, ends: Ints, costs: Floats) -> ArcNetwo
     tail = np.concatenate([np.zeros(count + extra, np.int64), starts[~free]])
     head = np.concatenate([np.zeros(count + extra, np.int64), ends[~free]])
     price = np.concatenate([np.zeros(count + extra), costs[~free]])
+    # Drop unused nodes, and number the others in topological order.
     used = np.zeros(fresh, bool)
     used[tails] = used[heads] = True
     used[[0, finish]] = True
@@ -154,7 +156,7 @@ def arc_network(count: int, starts: Ints, ends: Ints, costs: Floats) -> ArcNetwo
 
 @njit(cache=True)
 def arc_costs(network, processing, resource, slowness, cost):  # type: ignore[no-untyped-def]
-    """Fill ``cost``, one per arc: d(v) of a task, b(e) over the bandwidth of a link between resources."""
+    """Fill ``cost``, one per arc: d(v) for a task, b(e) / bandwidth for a link between two resources."""
     for arc in range(len(cost)):
         task = network.task[arc]
         if task >= 0:
@@ -166,7 +168,7 @@ def arc_costs(network, processing, resource, slowness, cost):  # type: ignore[no
 
 @njit(cache=True)
 def longest(network, cost, reach):  # type: ignore[no-untyped-def]
-    """Fill ``reach``, the cost of the worst path to every node, and give that to END."""
+    """Fill ``reach``, the cost of the worst path from START to every node, and return that of END."""
     reach[:] = 0.0
     for arc in range(len(cost)):
         until = reach[network.starts[arc]] + cost[arc]
@@ -179,21 +181,21 @@ def longest(network, cost, reach):  # type: ignore[no-untyped-def]
 def worst_arcs(network, cost, reach):  # type: ignore[no-untyped-def]
     """The arcs of one worst path, from END back to START; call after :func:`longest`."""
     node = network.nodes - 1
-    found = []
+    arcs = []
     for arc in range(len(cost) - 1, -1, -1):
         start = network.starts[arc]
         if network.ends[arc] == node and reach[start] + cost[arc] == reach[node]:
-            found.append(arc)
+            arcs.append(arc)
             node = start
-    return found
+    return arcs
 
 
 @njit(cache=True)
 def soft_longest(network, cost, sharpness, reach, soft, crowd):  # type: ignore[no-untyped-def]
-    """The smoothed maximum log(sum over paths of exp(sharpness x cost)) / sharpness.
+    """The smoothed maximum over paths, log(sum over paths of exp(sharpness x cost)) / sharpness.
 
-    Fills ``reach`` as :func:`longest` does, and ``soft`` with the smoothed maximum up to every node; ``crowd`` is
-    scratch. All are one per node. Sums are kept relative to their largest term, so that no number of paths overflows.
+    Fills ``reach`` as :func:`longest` does, and ``soft`` with the smoothed maximum of the paths to every node; ``crowd``
+    is scratch. All are per node. Sums are relative to their largest term, so that many paths cannot overflow.
     """
     reach[:] = 0.0
     soft[:] = -np.inf
@@ -202,7 +204,7 @@ def soft_longest(network, cost, sharpness, reach, soft, crowd):  # type: ignore[
     before = 0
     for arc in range(len(cost)):
         start, end = network.starts[arc], network.ends[arc]
-        if start != before:  # everything into this node has been added
+        if start != before:  # all arcs into this node have been added
             if crowd[start] > 1.0:
                 soft[start] += np.log(crowd[start]) / sharpness
             before = start
@@ -223,7 +225,7 @@ def soft_longest(network, cost, sharpness, reach, soft, crowd):  # type: ignore[
 
 @njit(cache=True)
 def links_at(network, owner, owners):  # type: ignore[no-untyped-def]
-    """The priced links at every owner of tasks, in compressed rows: where each row begins, and the arcs."""
+    """The priced links at each owner (a task or its unit), in compressed rows: where each row begins, and the arcs."""
     begin = np.zeros(owners + 1, np.int64)
     for arc in range(len(network.task)):
         if network.price[arc] > 0:
@@ -241,16 +243,16 @@ def links_at(network, owner, owners):  # type: ignore[no-untyped-def]
 
 
 def log_paths(network: ArcNetwork) -> float:
-    """The logarithm of the number of paths, links that are free counted as they are."""
+    """The logarithm of the number of paths from START to END."""
     scratch = [np.empty(network.nodes) for _ in range(3)]
     return float(soft_longest(network, np.zeros(len(network.task)), 1.0, *scratch))
 
 
 @njit(cache=True)
 def soft_flows(network, cost, sharpness, soft, inflow, flow):  # type: ignore[no-untyped-def]
-    """Fill ``flow``, the gradient of the smoothed maximum: the part of a unit of flow that goes through each arc.
+    """Fill ``flow``, the gradient of the smoothed maximum: the fraction of a unit flow through each arc.
 
-    Every path is weighed by exp(sharpness x cost). Being a mixture of paths, this is an exact unit flow whatever the
+    Every path is weighted by exp(sharpness x cost). As a mixture of paths, this is an exact unit flow for any
     costs. Call after :func:`soft_longest`; ``inflow``, one per node, is scratch.
     """
     inflow[:] = 0.0
@@ -262,7 +264,7 @@ def soft_flows(network, cost, sharpness, soft, inflow, flow):  # type: ignore[no
 
 
 def soft_flow(network: ArcNetwork, cost: Floats, sharpness: float) -> Floats:
-    """:func:`soft_flows` for a sharpness in units of 1 / the cost of the worst path."""
+    """The flow of :func:`soft_flows`, for a sharpness relative to 1 / the cost of the worst path."""
     reach, soft, scratch = (np.empty(network.nodes) for _ in range(3))
     scaled = sharpness / max(longest(network, cost, reach), 1e-300)
     flow = np.empty(len(cost))
@@ -272,7 +274,7 @@ def soft_flow(network: ArcNetwork, cost: Floats, sharpness: float) -> Floats:
 
 
 def task_flows(network: ArcNetwork, flow: Floats, count: int) -> Floats:
-    """The flow through each of ``count`` tasks, from that through each arc."""
+    """The flow through each of ``count`` tasks, from the flow through each arc."""
     flows = np.zeros(count)
     arcs: Any = network.task >= 0
     flows[network.task[arcs]] = flow[arcs]

@@ -13,17 +13,17 @@ from penstock.errors import NotSolvableError
 def solve_cone(
     network: ArcNetwork, divided: Floats, fixed: Floats, capacity: float, cap: float, tolerance: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Minimise the time at which END is reached.
+    """Minimise the time at which END is reached, over shares of a capacity.
 
-    Variables are the time of each node, and the share y of each task; a task of duration t needs (t - a) y >= q, that
-    is, |(2 sqrt(q), t - a - y)| <= t - a + y.
+    Variables are the time of each node and the share y of each task. A task of duration t needs (t - a) y >= q, which is
+    the cone |(2 sqrt(q), t - a - y)| <= t - a + y.
 
     Parameters
     ----------
-    network: the paths.
+    network: the paths, as an activity-on-arc network.
     divided, fixed: q and a, one per task.
-    capacity, cap: of all shares, and of each.
-    tolerance: of the solver.
+    capacity, cap: upper limits of the sum of shares and of each share.
+    tolerance: relative and absolute tolerance of the solver.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def solve_cone(
 
     Raises
     ------
-    NotSolvableError: the numbers are too far apart.
+    NotSolvableError: the solver fails, because the numbers differ too much in size.
     """
     nodes, count = network.nodes, len(divided)
     arcs, links = np.flatnonzero(network.task >= 0), np.flatnonzero(network.task < 0)
@@ -68,7 +68,7 @@ def solve_cone(
 
 
 def _differences(plus: np.ndarray, minus: np.ndarray, width: int) -> sparse.csr_matrix:
-    """One row per pair: a one at ``plus``, minus one at ``minus``."""
+    """A matrix with one row per pair, which has 1 in column ``plus`` and -1 in column ``minus``."""
     rows = np.arange(len(plus))
     entries = (np.repeat([1.0, -1.0], len(plus)), (np.tile(rows, 2), np.concatenate([plus, minus])))
     return sparse.csr_matrix(entries, shape=(len(plus), width))

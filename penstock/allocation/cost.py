@@ -1,9 +1,9 @@
-"""What an allocation costs: d(v) = w(v) n(r(v)), and the streaming cost d(G) of the worst path (section II-A).
+"""The cost of an allocation: d(v) = w(v) n(r(v)), and the streaming cost d(G) of the worst path (section II-A).
 
-Two ways of sharing a resource stand side by side. ``"count"`` is the paper's: each of n(R) collocated tasks gets an
-equal share, so d(v) = w(v) n(R) / capacity(R). ``"load"`` looks at how busy the others are: a task shares with those
-that have work at the same moment, so d(v) = w(v) (1 + sum of the loads of the other tasks on R) / capacity(R). With
-every load 1 it is the paper's; two nearly idle tasks on one resource cost little more than apart.
+There are two models of sharing a resource. ``"count"`` is the paper's: each of n(R) collocated tasks gets an equal share, so
+d(v) = w(v) n(R) / capacity(R). ``"load"`` counts how busy the others are: a task shares with those that have work at that
+moment, so d(v) = w(v) (1 + sum of the loads of the other tasks on R) / capacity(R). With loads of 1 both are equal; two
+nearly idle tasks cost little more together than apart.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ Sharing = Literal["count", "load"]
 
 
 def presences(graph: StreamGraph, sharing: Sharing) -> Floats:
-    """By how much each task slows the others: 1 by count, its utilisation by load.
+    """The presence of each task, by which it slows the others on its resource: 1 by count, its utilisation by load.
 
     Raises
     ------
-    ConfigurationError: another way of sharing.
+    ConfigurationError: the model of sharing is unknown.
     """
     if sharing not in ("count", "load"):
         raise ConfigurationError(f"sharing is {sharing!r}; choose 'count' or 'load'.")
@@ -52,13 +52,13 @@ def streaming_cost(
     ----------
     graph: the tasks and transfers.
     assignment: task to resource, by any label.
-    resources: a number, a mapping from label to capacity, or :class:`Resources`; without it every label has capacity 1.
+    resources: a number, a mapping from label to capacity, or :class:`Resources`; by default each label has capacity 1.
     sharing: "count", the paper's cost, or "load".
 
     Raises
     ------
     TopologyError: a task is missing or unknown.
-    ConfigurationError: a label is no resource.
+    ConfigurationError: a label is not the name of a resource.
 
     >>> graph = StreamGraph({"a": 1, "b": 2, "c": 2.5}, {("a", "b"): 1, ("a", "c"): 1})
     >>> streaming_cost(graph, {"a": "R1", "b": "R1", "c": "R2"})
@@ -85,7 +85,7 @@ def _evaluate(
     if not isinstance(assignment, Mapping):
         raise ConfigurationError(f"assignment is {shown(assignment)}; give a mapping from task to resource.")
     if not all(map(is_name, assignment.values())):
-        raise ConfigurationError("A resource's label in the assignment is a list or the like; give strings or numbers.")
+        raise ConfigurationError("A resource's label in the assignment is not hashable (a list?); give strings or numbers.")
     used = (
         (Resources(dict.fromkeys(dict.fromkeys(assignment.values()), 1.0)) if resources is None else resources)
         if assignment
@@ -97,12 +97,12 @@ def _evaluate(
 
 
 def placed(graph: StreamGraph, assignment: Mapping[Task, Any], resources: Resources) -> Ints:
-    """The position of every task's resource.
+    """The resource of every task, as a position in ``resources``.
 
     Raises
     ------
     TopologyError: a task is missing or unknown.
-    ConfigurationError: a label is no resource.
+    ConfigurationError: a label is not the name of a resource.
     """
     if missing := [task for task in graph.tasks if task not in assignment]:
         raise TopologyError(f"The assignment lacks {listed(missing)}; give every task a resource.")
@@ -115,7 +115,7 @@ def placed(graph: StreamGraph, assignment: Mapping[Task, Any], resources: Resour
 
 
 def evaluated(graph: StreamGraph, place: Ints, resources: Resources, presence: Floats) -> tuple[float, tuple[Task, ...]]:
-    """The streaming cost and a worst path of tasks at positions of resources."""
+    """The streaming cost and a worst path, for tasks whose resources are given as positions."""
     network = graph.network
     processing, cost = np.empty(len(place)), np.empty(len(network.task))
     reach = np.empty(network.nodes)

@@ -1,4 +1,4 @@
-"""Pictures: a graph coloured by resource with its worst path marked, and a decomposition tree."""
+"""Pictures of a graph, with resources as colours and the worst path marked, and of a decomposition tree."""
 
 import itertools
 from collections import Counter
@@ -18,26 +18,26 @@ from penstock.errors import ConfigurationError, SinkError
 
 INK, LINE = "#1f2d3a", "#8a949e"
 PALETTE = ("#a6cee3", "#fdd49e", "#b8dfb0", "#e5c3e8", "#f4e285", "#f6b5a7", "#cfd6de", "#9fd8d0")
-"""Light colours that the colour-blind tell apart in this order; with more resources they come again."""
-STYLE: Any = {"svg.hashsalt": "penstock", "text.parse_math": False}  # equal data, equal file; a $ is a $
+"""Light colours that colour-blind readers tell apart in this order; more resources repeat them."""
+STYLE: Any = {"svg.hashsalt": "penstock", "text.parse_math": False}  # equal data makes equal files; a $ is not markup
 LEGIBLE = 60
-"""Tasks beyond which only those of the worst path are named."""
+"""Most tasks of a graph whose tasks are all named; in a larger one, only those of the worst path are."""
 FONT, CHARACTER = 9, 0.078
-"""The size of text in points, and about how wide its characters are, inches."""
+"""Size of the text in points, and the approximate width of a character in inches."""
 LEGEND_ENTRY = 2.2
-"""Inches that an entry of the legend takes."""
+"""Width of a legend's entry in inches."""
 
 
 @matplotlib.rc_context(STYLE)
 def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = None) -> None:
     """Write a picture of a graph, tasks in columns from sources to sinks, to ``path``, which ends in .svg or .png.
 
-    With an allocation, tasks have the colour of their resource and say what they cost on it, the worst path has thick
-    lines, and transfers between resources are labelled with their cost; those within one are dotted.
+    With an allocation, tasks have the colour of their resource and show their cost on it, the worst path has thick lines,
+    and transfers between resources are labelled with their cost; transfers within a resource are dotted.
 
     Raises
     ------
-    ConfigurationError: another ending.
+    ConfigurationError: the path has another ending.
     SinkError: the file cannot be written.
     """
     place = _layout(graph)
@@ -65,7 +65,7 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
         else:
             axes.plot(x, -y, "o", markersize=9, markerfacecolor=fill, markeredgecolor=INK, markeredgewidth=0.7, zorder=2)
     _frame(axes, columns, rows)
-    figure.canvas.draw()  # boxes have their sizes from here on, which the arrows end at
+    figure.canvas.draw()  # computes the sizes of the boxes, at which the arrows end
     path_steps = set(itertools.pairwise(worst))
     for (start, end), cost in graph.transfers.items():
         moved = allocation is None or allocation.assignment[start] != allocation.assignment[end]
@@ -79,7 +79,7 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
 
 
 def _cost(graph: StreamGraph, allocation: Allocation | None, task: Task) -> str:
-    """What a task weighs, and what becomes of it beside the others of its resource."""
+    """A task's weight and, if other tasks slow it down, its cost on its resource, as text."""
     weight = f"{graph.tasks[task]:.3g}"
     if allocation is None:
         return weight
@@ -94,11 +94,11 @@ def _title(allocation: Allocation) -> str:
 
 
 def _legend(figure: Figure, axes: Axes, allocation: Allocation, colour: Mapping[Any, Any]) -> None:
-    """What colours and lines stand for."""
+    """Add a legend of the colours and the lines."""
     tasks = Counter(allocation.assignment.values())
     for name in [name for name in allocation.resources.names if tasks[name]][:24]:
-        many = f"{tasks[name]} task{'s' * (tasks[name] > 1)}"
-        axes.plot([], [], "s", color=colour[name], markeredgecolor=INK, label=f"{name}: {many}")
+        number = f"{tasks[name]} task{'s' * (tasks[name] > 1)}"
+        axes.plot([], [], "s", color=colour[name], markeredgecolor=INK, label=f"{name}: {number}")
     axes.plot([], [], "-", color=INK, linewidth=2.6, label="worst path")
     axes.plot([], [], "-", color=LINE, label="to another resource, with its cost")
     axes.plot([], [], ":", color=LINE, label="within a resource, free")
@@ -107,7 +107,7 @@ def _legend(figure: Figure, axes: Axes, allocation: Allocation, colour: Mapping[
 
 
 def colours(allocation: Allocation) -> dict[Any, Any]:
-    """A light colour for every resource."""
+    """Give each resource a light colour."""
     return {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(allocation.resources.names)}
 
 
@@ -117,7 +117,7 @@ def draw_tree(path: Path, tree: SpdTree) -> None:
 
     Raises
     ------
-    ConfigurationError: another ending.
+    ConfigurationError: the path has another ending.
     SinkError: the file cannot be written.
     """
     place: dict[int, tuple[float, float]] = {}
@@ -158,14 +158,14 @@ def draw_tree(path: Path, tree: SpdTree) -> None:
 
 
 def _layout(graph: StreamGraph) -> Mapping[Task, tuple[float, float]]:
-    """A column per step from the sources; within it, tasks near the mean row of what feeds them."""
+    """Column and row of each task: a column per step from the sources, rows near the mean row of the predecessors."""
     before: dict[Task, list[Task]] = {task: [] for task in graph.tasks}
     for start, end in graph.transfers:
         before[end].append(start)
     column: dict[Task, int] = {}
     names = list(graph.tasks)
     network = graph.free_network
-    for arc in range(len(network.task)):  # arcs are in topological order, and with them the tasks
+    for arc in range(len(network.task)):  # arcs, and so tasks, are in topological order
         if network.task[arc] >= 0:
             task = names[network.task[arc]]
             column[task] = max((column[start] + 1 for start in before[task]), default=0)
@@ -190,7 +190,7 @@ def _arrow(
     patches: Mapping[str, Any],
 ) -> None:
     colour, width = (INK, 2.2) if worst else (LINE, 1.0)
-    bend = 0.0 if end[0] - start[0] <= 1 else 0.15  # past the columns between
+    bend = 0.0 if end[0] - start[0] <= 1 else 0.15  # bends the arrow past the columns in between
     style = {"color": colour, "linewidth": width, "linestyle": "-" if moved else ":", "shrinkA": 2, "shrinkB": 2}
     style["arrowstyle"] = "-|>,head_length=0.45,head_width=0.2"
     axes.annotate(
@@ -215,7 +215,7 @@ def _frame(axes: Axes, columns: int, rows: int) -> None:
 def require_picture(path: Path) -> None:
     """Raise ``ConfigurationError`` unless the path ends in .svg or .png."""
     if path.suffix not in (".svg", ".png"):
-        raise ConfigurationError(f"{path} is no picture; give a path that ends in .svg or .png.")
+        raise ConfigurationError(f"{path} is not a picture; give a path that ends in .svg or .png.")
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -1,12 +1,12 @@
 """Branch and bound: the optimum with proof, for small graphs.
 
-Units are placed in a fixed order, those that matter most to the worst paths first. A partial placement costs at least
+Units are placed in a fixed order, those that matter most to the worst paths first. Lower bounds of a partial placement are
 
-- its worst path with every placed task at its present cost and every other one at the least it can have, and
-- the average over the paths of a unit flow, to which every task still to be placed adds at least the cheapest of its
-  places, itself and what it slows down.
+- its worst path, with every placed task at its present cost and every open task at its least possible cost, and
+- the average over the paths of a unit flow, where an open task adds at least its cost and the slowdown of others on its
+  cheapest resource.
 
-Resources that are alike and empty are tried once. The search keeps its stack in arrays, so it can stop and go on.
+Of empty resources of one kind, only one is tried. The search keeps its stack in arrays, so it can stop and resume.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from penstock.allocation.problem import Problem, put, unit_sums
 
 @njit(cache=True)
 def _least_left(problem, tied, order, depth, heavy, crowd):  # type: ignore[no-untyped-def]
-    """What units still to be placed add at least to the average path, each at its cheapest place."""
+    """Lower bound on what the open units add to the average path cost, each on its cheapest resource."""
     total = 0.0
     places = len(problem.speeds)
     for position in range(depth, len(order)):
@@ -38,15 +38,15 @@ def _least_left(problem, tied, order, depth, heavy, crowd):  # type: ignore[no-u
 
 @njit(cache=True)
 def _path_bound(problem, place, crowd, own, fastest, cost, reach):  # type: ignore[no-untyped-def]
-    """The worst path when placed tasks cost what they cost now and the others the least possible; two scratch."""
+    """Worst path with placed tasks at their present cost and open ones at their least; ``cost`` and ``reach`` are scratch."""
     network = problem.network
     for arc in range(len(network.task)):
         task = network.task[arc]
         cost[arc] = 0.0
         if task >= 0:
-            here = place[task]
-            if here >= 0:
-                cost[arc] = problem.weights[task] * (1 + (crowd[here] - problem.presence[task])) / problem.speeds[here]
+            resource = place[task]
+            if resource >= 0:
+                cost[arc] = problem.weights[task] * (1 + (crowd[resource] - problem.presence[task])) / problem.speeds[resource]
             else:
                 cost[arc] = problem.weights[task] * (1 + own[task]) / fastest
         elif network.price[arc] > 0:
@@ -58,17 +58,17 @@ def _path_bound(problem, place, crowd, own, fastest, cost, reach):  # type: igno
 
 @njit(cache=True)
 def branch(problem, order, tied, least_crowd, state, place, best_place, best, nodes):  # type: ignore[no-untyped-def]
-    """Go on with the search for a number of placements.
+    """Continue the search for a number of placements.
 
     Parameters
     ----------
     problem: what to allocate.
-    order: the units as they are placed.
+    order: the units in the order in which they are placed.
     tied: f w, presence and f w x presence of every unit, for a unit flow f.
-    least_crowd: per task the least presence beside it: that of its own unit.
-    state: per depth the next resource to try, and in the last entry the depth; changed.
-    place: the resource of every task, -1 where open; changed.
-    best_place, best: the best so far; ``best_place`` is changed.
+    least_crowd: per task, the least presence beside it, which is that of the other tasks of its unit.
+    state: per depth, the next resource to try; the last entry is the depth; changed.
+    place: the resource of every task, -1 for open ones; changed.
+    best_place, best: the best placement so far, and its cost; ``best_place`` is changed.
     nodes: placements to try before stopping.
 
     Returns
@@ -82,53 +82,56 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
     used = np.zeros(places, np.int64)
     fastest = problem.speeds.max()
     depth = state[units]
+    # Restore the sums of the placement at which the search stopped.
     moved = 0
     moved_at = np.zeros(units + 1, np.int64)
     for position in range(min(depth + 1, units)):
         unit = order[position]
-        here = place[problem.unit_tasks[problem.unit_begin[unit]]]
-        if here < 0:  # the last one may or may not stand where it was tried before the stop
+        resource = place[problem.unit_tasks[problem.unit_begin[unit]]]
+        if resource < 0:  # the last unit may or may not be placed
             break
-        put(tied, unit, here, 1.0, heavy, crowd, drag)
-        used[here] += 1
+        put(tied, unit, resource, 1.0, heavy, crowd, drag)
+        used[resource] += 1
         for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
-            moved += problem.home[task] != -1 and problem.home[task] != here
+            moved += problem.home[task] != -1 and problem.home[task] != resource
         moved_at[position + 1] = moved
     for _ in range(nodes):
         if depth < 0:
             break
         unit = order[depth]
         first, last = problem.unit_begin[unit], problem.unit_begin[unit + 1]
-        here = state[depth] - 1
-        if here >= 0 and place[problem.unit_tasks[first]] >= 0:  # take the unit back from where it was tried last
+        resource = state[depth] - 1
+        if resource >= 0 and place[problem.unit_tasks[first]] >= 0:  # take the unit back from its last resource
             for task in problem.unit_tasks[first:last]:
                 place[task] = -1
-            put(tied, unit, here, -1.0, heavy, crowd, drag)
-            used[here] -= 1
-        here += 1
-        while here < places:
-            fits = problem.pinned[unit] < 0 or problem.pinned[unit] == here
-            if fits and used[here] == 0:
-                for other in range(here):
-                    fits &= used[other] > 0 or problem.kinds[other] != problem.kinds[here]
+            put(tied, unit, resource, -1.0, heavy, crowd, drag)
+            used[resource] -= 1
+        # Find the next resource for the unit that pins, aparts and symmetry allow.
+        resource += 1
+        while resource < places:
+            fits = problem.pinned[unit] < 0 or problem.pinned[unit] == resource
+            if fits and used[resource] == 0:
+                for other in range(resource):
+                    fits &= used[other] > 0 or problem.kinds[other] != problem.kinds[resource]
             for position in range(problem.apart_begin[unit], problem.apart_begin[unit + 1]):
                 other = problem.apart_units[position]
-                fits &= place[problem.unit_tasks[problem.unit_begin[other]]] != here
+                fits &= place[problem.unit_tasks[problem.unit_begin[other]]] != resource
             if fits:
                 break
-            here += 1
-        if here == places:
+            resource += 1
+        if resource == places:
             state[depth] = 0
             depth -= 1
             continue
-        state[depth] = here + 1
+        state[depth] = resource + 1
         moved = moved_at[depth]
         for task in problem.unit_tasks[first:last]:
-            place[task] = here
-            moved += problem.home[task] != -1 and problem.home[task] != here
-        put(tied, unit, here, 1.0, heavy, crowd, drag)
-        used[here] += 1
+            place[task] = resource
+            moved += problem.home[task] != -1 and problem.home[task] != resource
+        put(tied, unit, resource, 1.0, heavy, crowd, drag)
+        used[resource] += 1
         moved_at[depth + 1] = moved
+        # Prune if either bound shows that no completion is better than the best so far.
         goal = best * (1 - 1e-12) - problem.price * moved
         if _path_bound(problem, place, crowd, least_crowd, fastest, cost, reach) >= goal:
             continue
@@ -148,14 +151,14 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
 
 
 class Proof:
-    """A search for the optimum that can be interrupted.
+    """A search for the optimum that can be stopped and resumed.
 
     Parameters
     ----------
     given: what to allocate.
-    flows: a unit flow, one per task; the better it certifies, the sooner the search ends.
+    flows: a unit flow, one number per task; the better its bound, the sooner the search ends.
     place: a good placement to start from.
-    cost: its cost.
+    cost: the cost of ``place``.
     """
 
     def __init__(self, given: Problem, flows: Floats, place: Ints, cost: float) -> None:
@@ -171,7 +174,7 @@ class Proof:
         self._place = np.full(count, -1)
 
     def proceed(self, nodes: int) -> None:
-        """Try so many more placements."""
+        """Try ``nodes`` more placements."""
         self.best, self.complete = branch(
             self._problem, self._order, self._tied, self._crowd, self._state, self._place, self.best_place, self.best, nodes
         )

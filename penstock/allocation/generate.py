@@ -1,4 +1,4 @@
-"""Families of graphs: random ones to measure on, and the paper's instances that are hard for somebody."""
+"""Families of graphs: random ones for measurements, and the paper's instances that are hard for an algorithm."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,21 +13,21 @@ FAMILIES = ("spd", "chain", "fork", "stages", "layered", "dag")
 
 
 def random_graph(family: str, tasks: int, *, weights: str = "lognormal", transfer: float = 0.0, seed: int = 0) -> StreamGraph:
-    """A random graph.
+    """Make a random graph.
 
     Parameters
     ----------
     family: "spd", a random composition; "chain"; "fork", a chain of fork-joins; "stages", operators in series
         with some tens of parallel tasks each, as Storm and Spark run them; "layered", tasks in layers with one to three
         successors in the next; "dag", tasks with one to three successors among the next sqrt(n).
-    tasks: how many.
+    tasks: number of tasks.
     weights: "equal" (1), "uniform" (0.5 to 1.5), "lognormal" (sigma 1) or "heavy" (Pareto, tail index 1.5); mean near 1.
-    transfer: the mean of the transfer costs, which are uniform from 0 to twice that.
+    transfer: mean of the transfer costs, which are uniform from 0 to twice the mean.
     seed: of the random generator.
 
     Raises
     ------
-    ConfigurationError: another family or kind of weights, or less than one task.
+    ConfigurationError: the family or the weights are unknown, or there is less than one task.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def _tree(family: str, tasks: int, rng: np.random.Generator) -> SpdTree:
 
 
 def random_tree(tasks: int, rng: np.random.Generator) -> SpdTree:
-    """A random composition of tasks 0, 1, ...: nodes with 2 to 5 children of random sizes, kinds alternating.
+    """Make a random composition of tasks 0, 1, ...: nodes have 2 to 5 children of random sizes, and kinds alternate.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def random_tree(tasks: int, rng: np.random.Generator) -> SpdTree:
     """
     whole("tasks", tasks)
     kinds = (series, parallel)
-    # (number of tasks, kind, children still to be made); built from the top, composed from the bottom.
+    # Entries of `waiting`: (number of tasks, kind, number of children to compose, 0 if the node is not split yet).
     done: list[SpdTree | int] = []
     waiting: list[tuple[int, int, int]] = [(tasks, int(rng.integers(2)), 0)]
     named = 0
@@ -103,7 +103,7 @@ def random_tree(tasks: int, rng: np.random.Generator) -> SpdTree:
             named += 1
         else:
             number = min(size, int(rng.integers(2, 6)))
-            # Splits are kept off the ends, so that the tree is of logarithmic depth and no block too large to list.
+            # Dirichlet(2) makes very uneven splits rare, so that the tree's depth is logarithmic and no block is too large.
             sizes = 1 + rng.multinomial(size - number, rng.dirichlet(np.full(number, 2.0)))
             waiting.append((size, kind, number))
             waiting += [(int(part), 1 - kind, 0) for part in sizes]
@@ -132,14 +132,14 @@ def _dag(tasks: int, rng: np.random.Generator) -> list[tuple[int, int]]:
 
 
 def subset_sum_graph(numbers: Sequence[int], target: int, size: int) -> tuple[StreamGraph, int]:
-    """Theorem II.4's graph, and its number of resources: SUBSETSUM of ``size`` of the numbers as an allocation.
+    """Make Theorem II.4's graph and its number of resources, from SUBSETSUM for ``size`` of the numbers.
 
-    As printed, the cost 2x/k - s_i of an edge can be negative; here a constant is added to both edges of every pair,
-    which adds ``size`` times that constant to both paths.
+    As printed, the cost 2x/k - s_i of an edge can be negative. So a constant is added to both edges of every pair, which
+    adds ``size`` times the constant to both paths.
 
     Raises
     ------
-    ConfigurationError: no numbers, or a size that is not between 1 and their number.
+    ConfigurationError: there are no numbers, or the size is not between 1 and their number.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def subset_sum_cost(numbers: Sequence[int], target: int, size: int) -> float:
 
 
 def _shift(numbers: Sequence[int], target: int, size: int) -> float:
-    """What both edges of a pair cost more than printed, so that none is negative."""
+    """The constant that :func:`subset_sum_graph` adds to both edges of a pair, so that no cost is negative."""
     for number in (*numbers, target):
         whole("each number", number)
     if not 1 <= whole("size", size) <= len(numbers):
@@ -182,12 +182,13 @@ def _shift(numbers: Sequence[int], target: int, size: int) -> float:
 
 
 def partition_graph(numbers: Sequence[int]) -> StreamGraph:
-    """Theorem II.5's graph for 2 resources: it costs as much as it has tasks if, and only if, the numbers can be
-    parted into two sets of equal sum.
+    """Make Theorem II.5's graph for 2 resources, from PARTITION.
+
+    Its cost is its number of tasks if, and only if, the numbers can be divided into two sets of equal sum.
 
     Raises
     ------
-    ConfigurationError: one is no whole number of 1 or more.
+    ConfigurationError: a number is not an integer of 1 or more.
 
     Examples
     --------
@@ -206,9 +207,9 @@ def partition_graph(numbers: Sequence[int]) -> StreamGraph:
 
 
 def average_trap(tasks: int) -> StreamGraph:
-    """The parallel tasks on which balanced weights (A_avg) lose a factor of order n with 2 resources (section III).
+    """Make parallel tasks for which, on 2 resources, balanced weights (A_avg) cost n times too much, in order (section III).
 
-    v1 weighs n / 3 and the others 1; balancing gives v1 about n / 3 companions. The optimum gives it one and costs n - 2.
+    v1 weighs n / 3 and the others 1. Balancing puts v1 with about n / 3 other tasks; the optimum, with one, costs n - 2.
 
     Raises
     ------
@@ -225,9 +226,9 @@ def average_trap(tasks: int) -> StreamGraph:
 
 
 def greedy_trap(tasks: int) -> tuple[StreamGraph, int]:
-    """Theorem III.8's graph and its number of resources: greedy covering of heavy edges is off by a factor of order n.
+    """Make Theorem III.8's graph, for which greedy covering of heavy edges loses a factor of order n, and its resources.
 
-    Reconstructed from the proof, since Figure 4 is not printed in the text: w(v_i) = 2, w(x) = n - 3, w(u_i) = 1; the
+    Reconstructed from the proof, because the text lacks Figure 4: w(v_i) = 2, w(x) = n - 3, w(u_i) = 1; the
     edges of the v-chain cost 1, 2n, 1, 2n, ...; (v1, x) costs 1, (x, u1) 2n + 1, and each (u1, u_i) 2n + 2.
 
     Raises

@@ -1,4 +1,4 @@
-"""The streaming graph: tasks with weights, transfers with costs, and nothing that goes in a circle."""
+"""The streaming graph: tasks with weights and transfers with costs, without cycles."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from penstock.allocation.arcs import ArcNetwork, arc_network, topological_order
 from penstock.errors import ConfigurationError, CyclicTopologyError, SourceError, TopologyError
 
 Task = Any
-"""A task's name: any hashable value; a string where it goes to JSON."""
+"""A task's name: any hashable value; JSON has it as a string."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class StreamGraph:
 
     Parameters
     ----------
-    tasks: name to weight w(v), zero or more: the time that an item takes when the task has a resource of capacity 1
-        to itself.
+    tasks: name to weight w(v), zero or more: the time that an item takes if the task is alone on a resource of
+        capacity 1.
     transfers: (from, to) to transfer cost b(e), zero or more: the time that an item takes to go between resources.
-    loads: name to utilisation from 0 to 1, the fraction of time that a task has work; 1 for tasks left out, which is
-        the paper's assumption. Only ``sharing="load"`` looks at it.
+    loads: name to utilisation from 0 to 1, the fraction of time that a task has work; 1 by default, which is the
+        paper's assumption. Only ``sharing="load"`` uses it.
 
     Raises
     ------
-    TopologyError: no task, or a transfer of an unknown task.
-    CyclicTopologyError: names the tasks on the cycle.
-    ConfigurationError: a weight, cost or load that is negative, missing, NaN or no number.
+    TopologyError: there is no task, or a transfer or load names an unknown task.
+    CyclicTopologyError: the transfers form a cycle; the error names its tasks.
+    ConfigurationError: a weight, cost or load is negative, missing, NaN, too large or not a number.
 
     Examples
     --------
@@ -51,9 +51,9 @@ class StreamGraph:
     loads: Mapping[Task, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, given in (("tasks", self.tasks), ("transfers", self.transfers), ("loads", self.loads)):
-            if not isinstance(given, Mapping):
-                raise ConfigurationError(f"{name} is a {type(given).__name__}; give a mapping.")
+        for name, values in (("tasks", self.tasks), ("transfers", self.transfers), ("loads", self.loads)):
+            if not isinstance(values, Mapping):
+                raise ConfigurationError(f"{name} is a {type(values).__name__}; give a mapping.")
         if not self.tasks:
             raise TopologyError("The graph has no task; give at least one, as tasks={'read': 1.0}.")
         weights = {task: quantity(f"The weight of {task!r}", weight) for task, weight in self.tasks.items()}
@@ -92,7 +92,7 @@ class StreamGraph:
 
     @cached_property
     def index(self) -> dict[Task, int]:
-        """The position of each task in the arrays below."""
+        """The position of each task in the arrays of this class."""
         return {task: position for position, task in enumerate(self.tasks)}
 
     @cached_property
@@ -102,12 +102,12 @@ class StreamGraph:
 
     @cached_property
     def utilisations(self) -> NDArray[np.float64]:
-        """The load of each task, 1 where none is given."""
+        """The load of each task, 1 by default."""
         return np.array([self.loads.get(task, 1.0) for task in self.tasks])
 
     @cached_property
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The tasks at which transfers start, and those at which they end: two arrays, one entry per transfer."""
+        """Positions of the tasks at which transfers start, and at which they end: two arrays, one entry per transfer."""
         index, count = self.index, len(self.transfers)
         starts = np.fromiter((index[start] for start, _ in self.transfers), np.int64, count)
         return starts, np.fromiter((index[end] for _, end in self.transfers), np.int64, count)
@@ -119,22 +119,20 @@ class StreamGraph:
 
     @cached_property
     def network(self) -> ArcNetwork:
-        """Its paths as an activity-on-arc network in which transfers that cost something are links of their own."""
+        """The graph's paths as an activity-on-arc network, in which each transfer that costs something is a link."""
         return arc_network(len(self.tasks), *self.edges, self.costs)
 
     @cached_property
     def free_network(self) -> ArcNetwork:
-        """Its paths if every transfer cost nothing."""
+        """The graph's paths as an activity-on-arc network, as if every transfer cost nothing."""
         return self.network if not self.costs.any() else arc_network(len(self.tasks), *self.edges, 0 * self.costs)
 
     def named(self, values: Iterable[Any]) -> dict[Task, Any]:
-        """One value per task, in the order of the arrays, as a mapping by name."""
+        """Map each task's name to its value; the values are in the order of the arrays."""
         return dict(zip(self.tasks, values, strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """The graph as plain data, names as strings: ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads":
-        {...}}``.
-        """
+        """The graph as ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads": {...}}``, names as strings."""
         data: dict[str, Any] = {
             "tasks": {str(task): weight for task, weight in self.tasks.items()},
             "transfers": [[str(start), str(end), cost] for (start, end), cost in self.transfers.items()],
@@ -143,18 +141,18 @@ class StreamGraph:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | str | Path) -> "StreamGraph":
-        """A graph from what :meth:`to_json` gives, as data, as text, or as the path of a file.
+        """Make a graph from the output of :meth:`to_json`, as data, as JSON text, or in a file at a path.
 
         Raises
         ------
         SourceError: the file cannot be read.
-        ConfigurationError: it is not JSON, or of another shape.
+        ConfigurationError: the text is not JSON, or not of that form.
         """
         data = read_json(data)
         unknown = sorted(set(data) - {"tasks", "transfers", "loads"})
         tasks, rows, loads = data.get("tasks"), data.get("transfers", []), data.get("loads", {})
         if unknown or not isinstance(tasks, Mapping) or not isinstance(loads, Mapping) or not isinstance(rows, list):
-            reason = f"has unknown keys {unknown}" if unknown else "lacks them or has them in another shape"
+            reason = f"has unknown keys {unknown}" if unknown else "lacks a part or has one of another form"
             raise ConfigurationError(
                 f'A graph in JSON is {{"tasks": {{name: weight}}, "transfers": [[from, to, cost]]}}; this one {reason}.'
             )
@@ -169,7 +167,7 @@ class StreamGraph:
 
     @classmethod
     def from_networkx(cls, graph: Any, weight: str = "weight", cost: str = "cost", load: str = "load") -> "StreamGraph":
-        """A graph from a ``networkx.DiGraph``: ``weight`` and ``load`` of its nodes, ``cost`` of its edges.
+        """Make a graph from a ``networkx.DiGraph`` with node attributes ``weight`` and ``load`` and edge attribute ``cost``.
 
         Raises
         ------
@@ -183,7 +181,7 @@ class StreamGraph:
         return cls(tasks, transfers, loads)
 
     def to_networkx(self) -> Any:
-        """A ``networkx.DiGraph`` with node attributes ``weight`` and ``load`` and the edge attribute ``cost``.
+        """Make a ``networkx.DiGraph`` with node attributes ``weight`` and ``load`` and the edge attribute ``cost``.
 
         Raises
         ------
@@ -207,28 +205,28 @@ class StreamGraph:
         transfers: Mapping[str, float] | None = None,
         loads: Mapping[str, float] | None = None,
     ) -> "StreamGraph":
-        """The graph of an application's elements.
+        """Make the graph of an application's elements.
 
         Parameters
         ----------
-        topology: as ``App.topology()`` of ``penstock.app`` gives it.
+        topology: the result of ``App.topology()`` of ``penstock.app``.
         weights: element to weight; every element needs one.
-        transfers: stream to the cost of sending its events to another resource; 0 for streams left out.
+        transfers: stream to the cost of sending its events to another resource; 0 by default.
         loads: element to utilisation.
 
         Raises
         ------
-        TopologyError: a weight, stream or load of something that the topology lacks.
+        TopologyError: a weight, transfer or load names an element or stream that the topology lacks.
         ConfigurationError: an element has no weight.
         """
         shape = topology.to_json()
         names = [element["name"] for element in shape["elements"]]
         streams = {stream["name"] for stream in shape["streams"]}
         costs = transfers or {}
-        for given, known in ((weights, set(names)), (costs, streams), (loads or {}, set(names))):
-            for name in given:
-                if name not in known:
-                    raise TopologyError(f"The topology has no {name!r}; it has {listed(sorted(known))}.")
+        for mapping, names_allowed in ((weights, set(names)), (costs, streams), (loads or {}, set(names))):
+            for name in mapping:
+                if name not in names_allowed:
+                    raise TopologyError(f"The topology has no {name!r}; it has {listed(sorted(names_allowed))}.")
         edges: dict[tuple[Task, Task], float] = {}
         for before in shape["elements"]:
             for after in shape["elements"]:
@@ -240,46 +238,46 @@ class StreamGraph:
 
 
 class TopologyLike(Protocol):
-    """What :meth:`StreamGraph.from_topology` needs of a topology."""
+    """The part of a topology that :meth:`StreamGraph.from_topology` needs."""
 
     def to_json(self) -> dict[str, Any]: ...
 
 
 def quantity(what: str, value: Any, most: float = 1e100) -> float:
-    """Check a number from zero to ``most``.
+    """Check a number from zero to ``most``; ``what`` names it in errors.
 
     Raises
     ------
-    ConfigurationError: it is anything else.
+    ConfigurationError: the value is anything else.
     """
     allowed = f"a number from 0 to {most:g}"
     if value is None:
         raise ConfigurationError(f"{what} is missing; give {allowed}.")
-    found = number(value)
-    if not 0 <= found <= most:
+    checked = number(value)
+    if not 0 <= checked <= most:
         raise ConfigurationError(f"{what} is {shown(value)}; give {allowed}.")
-    return found
+    return checked
 
 
 def positive(what: str, value: Any) -> float:
-    """Check a number above zero.
+    """Check a number above zero; ``what`` names it in errors.
 
     Raises
     ------
-    ConfigurationError: it is anything else.
+    ConfigurationError: the value is anything else.
     """
-    found = number(value)
-    if not 1e-100 <= found <= 1e100:
+    checked = number(value)
+    if not 1e-100 <= checked <= 1e100:
         raise ConfigurationError(f"{what} is {shown(value)}; give a number above zero (1e-100 to 1e100).")
-    return found
+    return checked
 
 
 def whole(what: str, value: Any, least: int = 1) -> int:
-    """Check an integer of at least ``least``.
+    """Check an integer of at least ``least``; ``what`` names it in errors.
 
     Raises
     ------
-    ConfigurationError: it is anything else.
+    ConfigurationError: the value is anything else.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise ConfigurationError(f"{what} is {shown(value)}; give an integer of {least} or more.")
@@ -287,7 +285,7 @@ def whole(what: str, value: Any, least: int = 1) -> int:
 
 
 def number(value: Any) -> float:
-    """A value as a float; NaN if it is no number, infinity if it is too large."""
+    """A value as a float: NaN if it is not a number, infinity if it is too large."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:
@@ -297,13 +295,13 @@ def number(value: Any) -> float:
 
 
 def shown(value: Any) -> str:
-    """A value for a message, shortened."""
+    """The ``repr`` of a value for a message, at most 60 characters long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def is_name(value: Any) -> bool:
-    """Whether a value can name a task or a resource."""
+    """Whether a value can name a task or a resource, that is, whether it is hashable."""
     try:
         hash(value)
     except TypeError:
@@ -312,18 +310,18 @@ def is_name(value: Any) -> bool:
 
 
 def listed(names: Iterable[Any], most: int = 8) -> str:
-    """Some names for a message, "..." for the rest."""
+    """The first ``most`` names for a message, and how many there are in all."""
     names = [str(name) for name in names]
     return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
 def read_json(data: Mapping[str, Any] | str | Path) -> dict[str, Any]:
-    """A JSON object from data, text or a file.
+    """Read a JSON object from data, text or a file.
 
     Raises
     ------
     SourceError: the file cannot be read.
-    ConfigurationError: it is no JSON object.
+    ConfigurationError: the content is not a JSON object.
     """
     if isinstance(data, Mapping):
         return dict(data)

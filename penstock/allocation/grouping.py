@@ -1,8 +1,8 @@
-"""Groups of tasks in the order of their shares: quick allocations, and the best average cost of any allocation.
+"""Groups of tasks in the order of their shares: quick allocations, and the Lagrangian lower bound.
 
-For fixed flow weights the cost of an allocation, averaged over paths, is the sum over resources of (sum of f w) n / speed;
-the least such sum has tasks sorted by f w and groups contiguous, so dynamic programming finds it. Since the worst path
-costs at least the average one, that is a lower bound on every allocation: the Lagrangian bound.
+For fixed flow weights the cost of an allocation, averaged over paths, is the sum over resources of (sum of f w) n / speed.
+The sum is least for contiguous groups of tasks sorted by f w, so dynamic programming finds the minimum. Because the worst
+path costs at least the average one, the minimum is a lower bound on every allocation.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from penstock.allocation.problem import Problem
 
 @njit(cache=True)
 def _fills(order, share, presence, speeds, ranking, factor, place):  # type: ignore[no-untyped-def]
-    """Fill resources one after the other, each with a presence of up to factor x speed / its largest share."""
+    """Fill resources in turn, each up to a presence of factor x speed / its largest share; return whether all tasks fit."""
     position = 0
     for resource in ranking:
         if position == len(order):
@@ -30,6 +30,7 @@ def _fills(order, share, presence, speeds, ranking, factor, place):  # type: ign
 
 @njit(cache=True)
 def _least_factor(order, share, presence, speeds, ranking, place):  # type: ignore[no-untyped-def]
+    """Fill ``place`` with the least factor for which all tasks fit, found by bisection."""
     low, high = 0.0, 1.0
     while not _fills(order, share, presence, speeds, ranking, high, place):
         low, high = high, 2 * high
@@ -45,11 +46,11 @@ def _least_factor(order, share, presence, speeds, ranking, place):  # type: igno
 
 
 def min_k(given: Problem, shares: Floats) -> Ints:
-    """Tasks by falling share, a resource for each K x speed / x of them, with the least K for which they all fit.
+    """Place tasks by falling share x, K x speed / x of them on each resource, with the least K for which all tasks fit.
 
-    With optimal capped shares K bounds the ratio to the optimum, for any graph whose transfers cost nothing, and on c
+    With optimal capped shares, K bounds the ratio to the optimum for any graph whose transfers cost nothing, and on c
     equal resources it is at most n^(1/c) + 1 (docs/background/allocation.md; Theorem III.7 has 2 n^(2/c) + 1). Units stay
-    together; pins and distances are not looked at.
+    together; pins and aparts are ignored.
     """
     first, count = given.unit_begin[:-1], len(given.pinned)
     share = np.maximum.reduceat(shares[given.unit_tasks], first)
@@ -63,9 +64,9 @@ def min_k(given: Problem, shares: Floats) -> Ints:
 
 
 def grouping_bound(given: Problem, flows: Floats) -> float:
-    """The least average cost over the paths of a unit flow, of any allocation; 0 where it would take too long.
+    """The least average cost, over the paths of a unit flow, of any allocation; 0 if it would take too long to compute.
 
-    Exact for equal capacities at any size, and for few resources of unequal ones. Transfers count nothing.
+    Computed for equal capacities at any size, and for few resources with unequal ones. Transfers count as free.
     """
     if not (given.presence == 1).all():
         return 0.0
@@ -73,7 +74,7 @@ def grouping_bound(given: Problem, flows: Floats) -> float:
     prefix = np.concatenate([[0.0], np.cumsum(heavy)])
     kinds, numbers = np.unique(given.speeds, return_counts=True)
     if len(kinds) == 1:
-        # Cheaper per group, more groups: the bound is the best over all prices of a group.
+        # A lower price per group gives more groups; any price gives a bound, so take the best one.
         return float(_priced_groups(prefix, len(given.speeds)) / kinds[0])
     numbers = np.minimum(numbers, len(heavy))
     if np.prod(numbers + 1.0) * len(kinds) * len(heavy) ** 2 > 2e7:
@@ -90,8 +91,8 @@ def _value(prefix, best, start, end):  # type: ignore[no-untyped-def]
 def _groups_at_price(prefix, price):  # type: ignore[no-untyped-def]
     """The least cost of any number of contiguous groups, each at a price, and that number.
 
-    (S_j - S_i) (j - i) has the Monge property for sorted tasks, so the best start of a group moves one way only, and
-    the candidates for it form a queue.
+    (S_j - S_i) (j - i) has the Monge property for sorted tasks, so the best start of a group never moves back as its end
+    moves on, and the candidates for it form a queue.
     """
     count = len(prefix) - 1
     best, groups = np.zeros(count + 1), np.zeros(count + 1, np.int64)
@@ -111,7 +112,7 @@ def _groups_at_price(prefix, price):  # type: ignore[no-untyped-def]
         ):
             last -= 1
         low, high = max(since[last], end + 1), count + 1
-        while low < high:  # the first end from which the new start is better than the last candidate
+        while low < high:  # find the first end from which the new start beats the last candidate
             middle = (low + high) // 2
             if _value(prefix, best, end, middle) <= _value(prefix, best, candidate[last], middle):
                 high = middle
@@ -125,7 +126,7 @@ def _groups_at_price(prefix, price):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _priced_groups(prefix, most):  # type: ignore[no-untyped-def]
-    """The least cost of at most ``most`` contiguous groups: convex in their number, so a price finds it."""
+    """A lower bound, tight as a rule, on the cost of at most ``most`` contiguous groups, by bisecting the price of a group."""
     low, high = 0.0, prefix[-1] * (len(prefix) - 1)
     bound = 0.0
     for _ in range(60):
@@ -143,7 +144,7 @@ def _priced_groups(prefix, most):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _typed_groups(prefix, speeds, numbers):  # type: ignore[no-untyped-def]
-    """The least cost of contiguous groups on resources of several kinds, over which of them are in use."""
+    """The least cost of contiguous groups on resources of several kinds, by dynamic programming over the resources in use."""
     count, kinds = len(prefix) - 1, len(speeds)
     states = 1
     for kind in range(kinds):
@@ -151,15 +152,15 @@ def _typed_groups(prefix, speeds, numbers):  # type: ignore[no-untyped-def]
     best = np.full((states, count + 1), np.inf)
     best[:, 0] = 0.0
     for state in range(1, states):
-        stride, rest = 1, state
+        stride, higher_digits = 1, state
         for kind in range(kinds):
-            if rest % (numbers[kind] + 1) > 0:
+            if higher_digits % (numbers[kind] + 1) > 0:
                 before = best[state - stride]
                 for end in range(1, count + 1):
                     for start in range(end):
                         value = before[start] + (prefix[end] - prefix[start]) * (end - start) / speeds[kind]
                         if value < best[state, end]:
                             best[state, end] = value
-            rest //= numbers[kind] + 1
+            higher_digits //= numbers[kind] + 1
             stride *= numbers[kind] + 1
     return best[states - 1, count]

@@ -1,8 +1,8 @@
-"""The paper's algorithms and those of other systems, each as it is, to be studied and compared.
+"""Algorithms of the paper and of other systems, unimproved, for study and comparison; none observes constraints.
 
-The paper's: one resource (section II-C), A_avg, A_disc (Algorithm 3, printed and mended) and the greedy strategies of
-section III-C. Other systems': round robin (Storm's default), first-fit-decreasing (Heron), R-Storm's distance-aware
-packing and COLA's fusion by small cuts, reduced to what is common to them and this problem. None looks at constraints.
+From the paper: one resource (section II-C), A_avg, A_disc (Algorithm 3, as printed and corrected) and the greedy strategies
+of section III-C. From other systems: round robin (Storm's default), first-fit-decreasing (Heron), R-Storm's distance-aware
+packing and COLA's fusion by small cuts, as far as they apply to this problem.
 """
 
 import math
@@ -18,19 +18,19 @@ from penstock.allocation.shares import continuous_shares
 
 
 def one_resource(graph: StreamGraph, resources: Resources) -> Ints:
-    """Everything on the fastest resource: an n-approximation."""
+    """Put all tasks on the fastest resource: an n-approximation."""
     return np.full(len(graph.tasks), int(resources.speeds.argmax()))
 
 
 def round_robin(graph: StreamGraph, resources: Resources) -> Ints:
-    """Tasks in topological order, dealt out one by one: the default of Storm's scheduler."""
+    """Deal the tasks out one by one, in topological order: the default of Storm's scheduler."""
     place = np.empty(len(graph.tasks), np.int64)
     place[_order(graph)] = np.arange(len(place)) % len(resources.names)
     return place
 
 
 def average(graph: StreamGraph, resources: Resources) -> Ints:
-    """A_avg: weights balanced over the resources; heaviest first, each to where the sum is least."""
+    """A_avg: balance the weights, placing the heaviest task first, each where the sum per capacity stays least."""
     sums, place = np.zeros(len(resources.names)), np.empty(len(graph.tasks), np.int64)
     for task in np.argsort(-graph.weights, kind="stable"):
         place[task] = int(((sums + graph.weights[task]) / resources.speeds).argmin())
@@ -39,10 +39,10 @@ def average(graph: StreamGraph, resources: Resources) -> Ints:
 
 
 def discrete(graph: StreamGraph, resources: Resources, printed: bool = False) -> Ints:
-    """A_disc, Algorithm 3: tasks by falling share, ceil(2 n^(2/c) / x) of them to a resource.
+    """A_disc, Algorithm 3: by falling share x, put ceil(2 n^(2/c) / x) tasks on each resource.
 
-    ``printed``: as the paper prints it, with c left as it is when a share is fixed at 1; then more than c resources can
-    be asked for, and what is past the last one goes there. Otherwise c falls by one with every fixed task.
+    ``printed`` does as the paper prints: c stays when a share is fixed at 1, so more than c resources may be needed, and
+    the tasks of the excess ones go to the last resource. Otherwise c falls by one with every fixed task.
     """
     return _grouped(lemma_shares(graph, len(resources.names), printed), _singles(graph), resources)
 
@@ -52,7 +52,7 @@ def _singles(graph: StreamGraph) -> list[list[int]]:
 
 
 def resources_asked_for(graph: StreamGraph, resources: int, printed: bool = False) -> int:
-    """How many resources Algorithm 3 fills; as printed that can be more than there are."""
+    """Number of resources that Algorithm 3 fills; as printed, it can be more than there are."""
     shares = np.sort(lemma_shares(graph, resources, printed))[::-1]
     position = groups = 0
     while position < len(shares):
@@ -62,35 +62,35 @@ def resources_asked_for(graph: StreamGraph, resources: int, printed: bool = Fals
 
 
 def _size(share: float, count: int, resources: int) -> int:
-    """ceil(2 n^(2/c) / x): how many tasks go to a resource whose largest share is x."""
+    """ceil(2 n^(2/c) / x): the number of tasks on a resource whose largest share is x."""
     return math.ceil(min(2 * count ** (2 / resources) / share, count)) if share > 0 else count
 
 
 def lemma_shares(graph: StreamGraph, capacity: int, printed: bool) -> Floats:
-    """Lines 1 to 8 of Algorithm 3: the largest share above 1 is fixed at 1 and its task removed, until none is.
+    """Lines 1 to 8 of Algorithm 3: while a share is above 1, fix the largest at 1, and remove its task.
 
-    Lemma III.6 says that these are optimal, which they are not; ``printed`` leaves the capacity as it is.
+    Lemma III.6 wrongly says that these shares are optimal. ``printed`` does not reduce the capacity by the fixed shares.
     """
     shares, fixed = np.ones(len(graph.tasks)), np.zeros(len(graph.tasks), bool)
     weights = graph.weights.copy()
-    left = capacity
-    while left > 0 and not fixed.all():
-        rest = StreamGraph(graph.named(weights.tolist()), graph.transfers)  # weight 0 takes part in no path's cost
-        found = np.array(list(continuous_shares(rest, left).shares.values()))
-        found[fixed] = 0.0
-        if found.max() <= 1:
-            shares[~fixed] = found[~fixed]
+    remaining = capacity
+    while remaining > 0 and not fixed.all():
+        reduced = StreamGraph(graph.named(weights.tolist()), graph.transfers)  # weight 0 adds nothing to a path's cost
+        candidate = np.array(list(continuous_shares(reduced, remaining).shares.values()))
+        candidate[fixed] = 0.0
+        if candidate.max() <= 1:
+            shares[~fixed] = candidate[~fixed]
             break
-        largest = int(found.argmax())
+        largest = int(candidate.argmax())
         fixed[largest], weights[largest] = True, 0.0
-        left -= 0 if printed else 1
+        remaining -= 0 if printed else 1
     else:
         shares[~fixed] = 0.0
     return shares
 
 
 def _grouped(shares: Floats, units: list[list[int]], resources: Resources) -> Ints:
-    """Lines 9 to 15 of Algorithm 3, for units that stay together; a unit stands where its largest share does."""
+    """Lines 9 to 15 of Algorithm 3, for units of tasks that stay together and are sorted by their largest share."""
     count, places = len(shares), len(resources.names)
     ranking = np.argsort(-resources.speeds, kind="stable")
     place = np.empty(count, np.int64)
@@ -105,10 +105,10 @@ def _grouped(shares: Floats, units: list[list[int]], resources: Resources) -> In
 
 
 def greedy(given: Problem, graph: StreamGraph, resources: Resources, keep: str) -> Ints:
-    """A greedy strategy of section III-C: edges from the heaviest, each collocated for good if A_disc gains by it.
+    """A greedy strategy of section III-C: from the heaviest edge on, collocate the edge's ends for good if A_disc allows.
 
-    ``keep`` is "reduce" (only if d(G) falls), "equal" (unless d(G) rises: the strategy S of Theorem III.8) or "path"
-    (unless the worst path through the edge rises).
+    ``keep`` says when: "reduce" only if d(G) falls, "equal" unless d(G) rises (the strategy S of Theorem III.8), "path"
+    unless the worst path through the edge gets dearer.
     """
     shares = lemma_shares(graph, len(resources.names), printed=False)
     unit_of = np.arange(len(graph.tasks))
@@ -116,7 +116,7 @@ def greedy(given: Problem, graph: StreamGraph, resources: Resources, keep: str) 
     cost = objective(given, place)
     starts, ends = graph.edges
     through = _through(graph, resources) if keep == "path" else None
-    kept: Callable[[float, float], bool] = {"reduce": float.__lt__}.get(keep, float.__le__)
+    accepts: Callable[[float, float], bool] = {"reduce": float.__lt__}.get(keep, float.__le__)
     for edge in np.argsort(-graph.costs, kind="stable"):
         if graph.costs[edge] == 0:
             break
@@ -125,16 +125,16 @@ def greedy(given: Problem, graph: StreamGraph, resources: Resources, keep: str) 
         units: dict[int, list[int]] = {}
         for task, unit in enumerate(joined.tolist()):
             units.setdefault(unit, []).append(task)
-        tried = _grouped(shares, list(units.values()), resources)
-        now = objective(given, tried)
-        before, after = (cost, now) if through is None else (through(place, int(edge)), through(tried, int(edge)))
-        if kept(after, before):
-            unit_of, place, cost = joined, tried, now
+        trial = _grouped(shares, list(units.values()), resources)
+        trial_cost = objective(given, trial)
+        before, after = (cost, trial_cost) if through is None else (through(place, int(edge)), through(trial, int(edge)))
+        if accepts(after, before):
+            unit_of, place, cost = joined, trial, trial_cost
     return place
 
 
 def _through(graph: StreamGraph, resources: Resources) -> Callable[[Ints, int], float]:
-    """The cost of the worst path through an edge."""
+    """Make a function from a placement and an edge to the cost of the worst path through the edge."""
     starts, ends = graph.edges
     order = _order(graph)
     place_in_order = np.argsort(order)
@@ -155,52 +155,52 @@ def _through(graph: StreamGraph, resources: Resources) -> Callable[[Ints, int], 
 
 
 def first_fit_decreasing(graph: StreamGraph, resources: Resources) -> Ints:
-    """Heron's packing: heaviest first, each into the first container with room; the least room for which all fit."""
+    """Heron's packing: heaviest task first, each into the first container with room, at the least room that fits all."""
     heaviest_first = np.argsort(-graph.weights, kind="stable")
 
     def packed(room: float) -> Ints | None:
-        left, place = room * resources.speeds, np.empty(len(graph.tasks), np.int64)
+        free, place = room * resources.speeds, np.empty(len(graph.tasks), np.int64)
         for task in heaviest_first:
-            fits = np.flatnonzero(left >= graph.weights[task] * (1 - 1e-12))
+            fits = np.flatnonzero(free >= graph.weights[task] * (1 - 1e-12))
             if not len(fits):
                 return None
             place[task] = fits[0]
-            left[fits[0]] -= graph.weights[task]
+            free[fits[0]] -= graph.weights[task]
         return place
 
     low, high = 0.0, float(graph.weights.sum() / resources.speeds.max()) or 1.0
-    best = packed(high)
+    best_place = packed(high)
     for _ in range(20):
         middle = (low + high) / 2
         place = packed(middle)
-        low, high, best = (middle, high, best) if place is None else (low, middle, place)
-    return one_resource(graph, resources) if best is None else best
+        low, high, best_place = (middle, high, best_place) if place is None else (low, middle, place)
+    return one_resource(graph, resources) if best_place is None else best_place
 
 
 def r_storm(graph: StreamGraph, resources: Resources) -> Ints:
-    """R-Storm's packing: tasks in breadth-first order, each to the resource nearest to what it needs.
+    """R-Storm's packing: place tasks in breadth-first order, each on the resource nearest to its needs.
 
-    Nearness is Euclidean, over what the resource has left less what the task needs, and the distance to the resource
-    that was chosen first, taken as the mean transfer cost; resources with too little left come last.
+    Nearness is Euclidean, in two dimensions: a resource's remaining capacity less the task's weight, and the mean
+    transfer cost to the reference resource, the fastest. Resources with too little capacity left come last.
     """
     weights = graph.weights
-    left = resources.speeds * (weights.sum() / resources.speeds.sum())
+    free = resources.speeds * (weights.sum() / resources.speeds.sum())
     distance = float(graph.costs.mean()) if len(graph.costs) else 0.0
     place = np.empty(len(weights), np.int64)
     reference = int(resources.speeds.argmax())
     far = resources.slowness[reference] * distance
     for task in _order(graph):
-        short = left < weights[task] * (1 - 1e-12)
-        nearness = np.hypot(left - weights[task], far)
-        place[task] = int(np.lexsort((nearness, short))[0]) if not short.all() else int(left.argmax())
-        left[place[task]] -= weights[task]
+        lacking = free < weights[task] * (1 - 1e-12)
+        nearness = np.hypot(free - weights[task], far)
+        place[task] = int(np.lexsort((nearness, lacking))[0]) if not lacking.all() else int(free.argmax())
+        free[place[task]] -= weights[task]
     return place
 
 
 def cola(graph: StreamGraph, resources: Resources) -> Ints:
-    """COLA's idea: begin with everything fused, and split the heaviest part where least is sent, until all are in use.
+    """COLA's idea: fuse all tasks, then split the heaviest part where transfers cost least, until all resources are used.
 
-    A part is cut along its topological order, with at least a third of its weight on either side.
+    A part is cut along its topological order, with at least a third of its weight on either side if possible.
     """
     position = np.argsort(_order(graph))
     starts, ends = graph.edges

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for a moment when a search can stop and keep what it has."""
+"""Deferred Ctrl-C, so that a search can stop at a safe point and keep its result."""
 
 import signal
 import threading
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Interrupts:
-    """While entered, the first interrupt is only noted; the second one is a KeyboardInterrupt as always.
+    """A context in which the first interrupt only sets ``asked``; the second raises KeyboardInterrupt as usual.
 
-    Compiled code must not be interrupted half-way. Handlers that the program has set itself are left alone, as are
-    interrupts where this is not the main thread.
+    This protects compiled code from an interrupt half-way. It does nothing if the program has set its own handler, or
+    outside the main thread.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The inverse question: how few resources are enough for a streaming cost."""
+"""The inverse problem: the least number of resources that is enough for a streaming cost."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +17,13 @@ from penstock.errors import ConfigurationError, InfeasibleAllocationError
 
 @dataclass(frozen=True)
 class LeastResources:
-    """How few resources are enough.
+    """The least number of resources that was found to be enough, and a bound on it.
 
     Parameters
     ----------
     resources: the number found.
-    allocation: an allocation to so many that costs no more than was asked.
-    fewest: no fewer than so many can be enough; certified.
+    allocation: an allocation to that number, which meets the cost.
+    fewest: certified lower bound: fewer than this cannot be enough.
     """
 
     resources: int
@@ -32,24 +32,24 @@ class LeastResources:
 
     @property
     def optimal(self) -> bool:
-        """Whether it is proved that no fewer are enough."""
+        """Whether it is proved that fewer resources are not enough."""
         return self.fewest == self.resources
 
 
 def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastResources:
-    """The least number of equal resources (capacity 1) on which the graph costs at most ``cost``.
+    """Find the least number of equal resources (capacity 1) on which the graph costs at most ``cost``.
 
     Parameters
     ----------
     graph: the tasks and transfers.
     cost: the streaming cost to meet, in the unit of the weights.
     options: ``method``, ``time_limit`` (for each number tried), ``seed``, ``sharing``, ``constraints`` and ``progress``
-        of :func:`allocate`; "exact" proves the number.
+        of :func:`allocate`; the method "exact" proves the number.
 
     Raises
     ------
     InfeasibleAllocationError: no number of resources gives so low a cost, or the search finds none.
-    ConfigurationError: an option is not understood.
+    ConfigurationError: an option is not valid.
 
     >>> graph = StreamGraph({"a": 1, "b": 1, "c": 1}, {("a", "b"): 0, ("b", "c"): 0})
     >>> least_resources(graph, 5).resources
@@ -67,39 +67,39 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
             f"No number of resources gives a cost of {target:g}: the heaviest path costs {alone:g} with every task alone."
         )
     fewest = _bisect(1, count, lambda number: _bound(graph, number, options) <= target * (1 + 1e-9))
-    found: dict[int, Allocation] = {}
+    allocations: dict[int, Allocation] = {}
 
     def enough(number: int) -> bool:
         try:
-            found[number] = allocate(graph, number, **options)
+            allocations[number] = allocate(graph, number, **options)
         except InfeasibleAllocationError:
             if number == count:
                 raise
-            return False  # too few to keep apart what must be
-        if found[number].interrupted:
+            return False  # too few resources for the tasks that must be apart
+        if allocations[number].interrupted:
             raise KeyboardInterrupt
-        return found[number].cost <= target * (1 + 1e-9)
+        return allocations[number].cost <= target * (1 + 1e-9)
 
-    # The optimum falls with every resource, and so, nearly always, does what the search finds.
+    # The optimal cost does not rise with more resources, nor, nearly always, does the cost that a search finds: so bisect.
     step = 1
     number = least = max(fewest, pinned)
     while not enough(number):
         if number == count:
             raise InfeasibleAllocationError(
                 f"No allocation that costs {target:g} was found, even with a resource per task: transfers cost too "
-                f"much; the least cost found is {min(a.cost for a in found.values()):g}."
+                f"much; the least cost found is {min(a.cost for a in allocations.values()):g}."
             )
         least = number + 1
         number = min(number + step, count)
         step *= 2
     number = _bisect(least, number, enough)
-    while fewest < number and fewest in found and found[fewest].lower_bound > target * (1 + 1e-9):
+    while fewest < number and fewest in allocations and allocations[fewest].lower_bound > target * (1 + 1e-9):
         fewest += 1
-    return LeastResources(number, found[number], fewest)
+    return LeastResources(number, allocations[number], fewest)
 
 
 def _pinned(constraints: Constraints | None) -> int:
-    """The highest resource R1, R2, ... that a task is pinned to."""
+    """The highest number among the resources R1, R2, ... to which tasks are pinned, or 1."""
     if not isinstance(constraints, Constraints):
         return 1
     numbers = [str(place)[1:] for place in constraints.pinned.values() if str(place).startswith("R")]
@@ -107,13 +107,14 @@ def _pinned(constraints: Constraints | None) -> int:
 
 
 def _bound(graph: StreamGraph, number: int, options: dict[str, Any]) -> float:
-    given = problem(graph, Resources.of(number), options.get("sharing", "count"))
-    flow = search_shares(given, given.free_network)[1]
-    return lower_bound(given, task_flows(given.free_network, flow, len(graph.tasks)))
+    """A lower bound on the cost with a number of resources, without a search."""
+    instance = problem(graph, Resources.of(number), options.get("sharing", "count"))
+    flow = search_shares(instance, instance.free_network)[1]
+    return lower_bound(instance, task_flows(instance.free_network, flow, len(graph.tasks)))
 
 
 def _bisect(low: int, high: int, holds: Any) -> int:
-    """The least number from low to high for which something holds, if it holds from there on and at ``high``."""
+    """The least number from low to high for which ``holds``, if it holds for all larger ones, too, and for ``high``."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):

@@ -1,4 +1,4 @@
-"""An allocation problem as arrays: what the searches, the bounds and the proofs all work on."""
+"""An allocation problem as arrays, on which all searches, bounds and proofs work."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,17 +17,17 @@ from penstock.errors import ConfigurationError, InfeasibleAllocationError, Topol
 
 @dataclass(frozen=True)
 class Constraints:
-    """What an allocation must keep to.
+    """Conditions that an allocation must meet.
 
     Parameters
     ----------
     pinned: task to the resource it must be on.
     together: sets of tasks that must share a resource.
-    apart: sets of tasks of which no two may share one.
+    apart: sets of tasks of which no two may share a resource.
 
     Raises
     ------
-    ConfigurationError: one of them has another shape.
+    ConfigurationError: a condition is not of this form.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Constraints:
     def __post_init__(self) -> None:
         if not isinstance(self.pinned, Mapping):
             raise ConfigurationError(f"pinned is {shown(self.pinned)}; give a mapping from task to resource.")
-        for name in ("together", "apart"):  # kept as tuples: an iterator would be empty the second time
+        for name in ("together", "apart"):  # stored as tuples, because an iterator can be read only once
             object.__setattr__(self, name, _sets(name, getattr(self, name)))
 
     def __bool__(self) -> bool:
@@ -50,22 +50,22 @@ class Constraints:
 
 
 class Problem(NamedTuple):
-    """Tasks, resources and constraints by position.
+    """Tasks, resources and constraints as arrays; a task or a resource is a position in them.
 
     Parameters
     ----------
-    network: the paths.
-    free_network: the paths if transfers cost nothing; fewer arcs, where there are whole blocks of transfers.
+    network: the paths, as an activity-on-arc network.
+    free_network: the paths if transfers cost nothing, which takes fewer arcs.
     weights, presence: per task; see :mod:`penstock.allocation.cost`.
-    speeds, slowness: per resource, and per pair of them.
-    kinds: per resource; equal where exchanging two changes nothing.
-    unit_begin, unit_tasks: the tasks of every unit, a set that moves as one.
-    pinned: the resource of a unit, or -1.
-    apart_begin, apart_units: the units from which every unit must be apart.
-    legal: a resource for every unit with constraints that meets them, or -1.
-    home: the present resource of every task; -1 if it has none, -2 if that is none of the resources.
-    price: what it costs to move a task from home.
-    forced: the price of the moves that nothing can avoid.
+    speeds, slowness: capacity per resource, and 1 / bandwidth per pair of resources.
+    kinds: a number per resource, equal for resources that can be exchanged without effect.
+    unit_begin, unit_tasks: the tasks of every unit, in compressed rows; a unit is a set of tasks that moves as one.
+    pinned: the resource of every unit, or -1.
+    apart_begin, apart_units: per unit, in compressed rows, the units from which it must be apart.
+    legal: per unit, a resource from an assignment that meets all constraints; -1 for a unit without constraints.
+    home: the present resource of every task; -1 if it has none, -2 if its resource is unknown.
+    price: the price of moving one task away from home.
+    forced: the total price of the moves that no allocation can avoid.
     """
 
     network: ArcNetwork
@@ -87,7 +87,7 @@ class Problem(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether costs are all there is: no constraint and no price of moving."""
+        """Whether the problem has neither constraints nor a price of moving."""
         return (
             len(self.pinned) == len(self.weights)
             and not (self.pinned >= 0).any()
@@ -104,23 +104,23 @@ def problem(
     present: Mapping[Task, Any] | None = None,
     price: float = 0.0,
 ) -> Problem:
-    """The arrays of a problem; all constraints are checked here.
+    """Make the arrays of a problem, and check its constraints.
 
     Raises
     ------
     TopologyError: a constraint or the present assignment names an unknown task.
-    ConfigurationError: a constraint names an unknown resource, or the price is no number.
+    ConfigurationError: a constraint names an unknown resource, or the price is not a number.
     InfeasibleAllocationError: the constraints contradict each other.
     """
-    given = Constraints() if constraints is None else constraints
-    if not isinstance(given, Constraints) or not isinstance(present, Mapping | None):
+    limits = Constraints() if constraints is None else constraints
+    if not isinstance(limits, Constraints) or not isinstance(present, Mapping | None):
         raise ConfigurationError("constraints is a Constraints(...), and present a mapping from task to resource.")
     count, names = len(graph.tasks), list(graph.tasks)
-    unit_of = _units(graph, given.together)
+    unit_of = _units(graph, limits.together)
     distinct = int(unit_of.max()) + 1
     members = [np.flatnonzero(unit_of == unit) for unit in range(distinct)] if distinct < count else np.arange(count)[:, None]
     pinned = np.full(len(members), -1)
-    for task, label in given.pinned.items():
+    for task, label in limits.pinned.items():
         unit = unit_of[_position(graph, task, "pinned")]
         if not is_name(label) or label not in resources.index:
             raise ConfigurationError(f"{task!r} is pinned to {label!r}; the resources are {listed(resources.names)}.")
@@ -130,26 +130,28 @@ def problem(
                 f"{resources.names[pinned[unit]]!r}; drop one of the three."
             )
         pinned[unit] = resources.index[label]
+    # Units that must be apart become neighbours; a unit cannot be apart from itself.
     apart: list[set[int]] = [set() for _ in members]
-    for group in given.apart:
+    for group in limits.apart:
         units = [unit_of[_position(graph, task, "apart")] for task in group]
         for first, task in zip(units, group, strict=True):
-            for second, other in zip(units, group, strict=True):
-                if task != other:
+            for second, partner in zip(units, group, strict=True):
+                if task != partner:
                     if first == second:
                         raise InfeasibleAllocationError(
-                            f"{task!r} and {other!r} must be apart and together; drop one of the two constraints."
+                            f"{task!r} and {partner!r} must be apart and together; drop one of the two constraints."
                         )
                     apart[first].add(int(second))
     home = np.full(count, -1)
     for task, label in (present or {}).items():
-        known = resources.index.get(label, -2) if is_name(label) else -2
-        home[_position(graph, task, "the present assignment")] = known
+        present_place = resources.index.get(label, -2) if is_name(label) else -2
+        home[_position(graph, task, "the present assignment")] = present_place
     cost_of_move = quantity("The price of a move", price)
     if cost_of_move and present is None:
         raise ConfigurationError("There is a price of moves and no present assignment; give both, or neither.")
-    settled = pinned[unit_of]
-    forced = (home == -2) | ((home != -1) & (settled != -1) & (settled != home))
+    # A move is unavoidable if the task's home is unknown, or if a pin says otherwise.
+    fixed = pinned[unit_of]
+    forced = (home == -2) | ((home != -1) & (fixed != -1) & (fixed != home))
     result = Problem(
         network=graph.network,
         free_network=graph.free_network,
@@ -177,13 +179,13 @@ def problem(
 def _sets(what: str, given: Any) -> tuple[tuple[Task, ...], ...]:
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise ConfigurationError(f"{what} is {shown(given)}; give sets of tasks, as [('a', 'b')].")
-    found = []
+    sets = []
     for group in given:
         tasks = () if isinstance(group, str) or not isinstance(group, Iterable) else tuple(group)
         if not tasks or not all(map(is_name, tasks)):
             raise ConfigurationError(f"{what} has {shown(group)}; give sets of tasks, as [('a', 'b')].")
-        found.append(tuple(dict.fromkeys(tasks)))
-    return tuple(found)
+        sets.append(tuple(dict.fromkeys(tasks)))
+    return tuple(sets)
 
 
 def _position(graph: StreamGraph, task: Task, where: str) -> int:
@@ -193,7 +195,7 @@ def _position(graph: StreamGraph, task: Task, where: str) -> int:
 
 
 def _units(graph: StreamGraph, together: Iterable[Iterable[Task]]) -> Ints:
-    """The unit of every task: tasks joined by any chain of sets are one."""
+    """The unit of every task, as a number; tasks joined by a chain of sets are in one unit."""
     parent = list(range(len(graph.tasks)))
 
     def root(task: int) -> int:
@@ -204,30 +206,31 @@ def _units(graph: StreamGraph, together: Iterable[Iterable[Task]]) -> Ints:
 
     for group in together:
         positions = [_position(graph, task, "together") for task in group]
-        for other in positions[1:]:
-            parent[root(other)] = root(positions[0])
+        for member in positions[1:]:
+            parent[root(member)] = root(positions[0])
     if not together:
         return np.arange(len(parent))
     return np.asarray(np.unique([root(task) for task in range(len(parent))], return_inverse=True)[1]).reshape(-1)
 
 
 _PATIENCE = 20_000
+"""Steps after which the search for a feasible assignment gives up."""
 
 
 def feasible(given: Problem, names: list[str] | None = None) -> Ints:
-    """A resource for every unit such that pins and distances hold, by backtracking from the most constrained unit.
+    """Find resources that meet all pins and aparts, -1 for other units, by backtracking from the most constrained unit.
 
     Raises
     ------
-    InfeasibleAllocationError: there is none.
+    InfeasibleAllocationError: there are none, or the search gave up.
     """
     neighbours = [given.apart_units[a:b].tolist() for a, b in zip(given.apart_begin, given.apart_begin[1:], strict=False)]
     chosen = given.pinned.copy()
     resources = len(given.speeds)
 
     def allowed(unit: int) -> list[int]:
-        free = [place for place in range(resources) if not taken[unit][place]]
-        # Resources that are not in use yet and of one kind are alike: trying one is enough.
+        free = [place for place in range(resources) if not occupied[unit][place]]
+        # Unused resources of one kind are interchangeable, so try only one of them.
         used = set(chosen.tolist())
         first: dict[int, int] = {}
         return [p for p in free if p in used or first.setdefault(int(given.kinds[p]), p) == p]
@@ -235,32 +238,32 @@ def feasible(given: Problem, names: list[str] | None = None) -> Ints:
     def clash(unit: int) -> InfeasibleAllocationError:
         label = names[unit] if names else str(unit)
         return InfeasibleAllocationError(
-            f"The constraints contradict each other: {label} cannot be apart from all it must on {resources} "
-            f"resources; add resources, or drop a pin or an apart."
+            f"The constraints contradict each other: none of the {resources} resources keeps {label} apart "
+            f"from all that it must be; add resources, or drop a pin or an apart."
         )
 
     for unit, fixed in enumerate(given.pinned):
-        if fixed >= 0 and any(chosen[other] == fixed for other in neighbours[unit]):
+        if fixed >= 0 and any(chosen[neighbour] == fixed for neighbour in neighbours[unit]):
             raise clash(unit)
     tight = [unit for unit in range(len(chosen)) if chosen[unit] < 0 and len(neighbours[unit])]
     trail: list[tuple[int, list[int]]] = []
-    taken = [Counter(int(chosen[other]) for other in units if chosen[other] >= 0) for units in neighbours]
+    occupied = [Counter(int(chosen[neighbour]) for neighbour in units if chosen[neighbour] >= 0) for units in neighbours]
 
     def place(unit: int, where: int) -> None:
-        left, chosen[unit] = chosen[unit], where
-        for other in neighbours[unit]:
-            if left >= 0:
-                taken[other][int(left)] -= 1
-                if not taken[other][int(left)]:
-                    del taken[other][int(left)]
+        previous, chosen[unit] = chosen[unit], where
+        for neighbour in neighbours[unit]:
+            if previous >= 0:
+                occupied[neighbour][int(previous)] -= 1
+                if not occupied[neighbour][int(previous)]:
+                    del occupied[neighbour][int(previous)]
             if where >= 0:
-                taken[other][where] += 1
+                occupied[neighbour][where] += 1
 
     for _ in range(_PATIENCE):
         open_units = [unit for unit in tight if chosen[unit] < 0]
         if not open_units:
             return chosen
-        unit = max(open_units, key=lambda u: (len(taken[u]), len(neighbours[u])))
+        unit = max(open_units, key=lambda u: (len(occupied[u]), len(neighbours[u])))
         trail.append((unit, allowed(unit)))
         blamed = unit
         while trail and not trail[-1][1]:
@@ -269,13 +272,13 @@ def feasible(given: Problem, names: list[str] | None = None) -> Ints:
             raise clash(blamed)
         place(trail[-1][0], trail[-1][1].pop(0))
     raise InfeasibleAllocationError(
-        f"No allocation that keeps apart what must be was found in {_PATIENCE:,} steps; add resources or drop an apart."
+        f"No allocation that meets every apart was found in {_PATIENCE:,} steps; add resources or drop an apart."
     )
 
 
 @njit(cache=True)
 def unit_sums(problem, task_flow, unit_of, tied):  # type: ignore[no-untyped-def]
-    """Fill ``unit_of``, the unit of every task, and ``tied``: of every unit the sums of f w, presence and f w x presence."""
+    """Fill ``unit_of``, the unit of every task, and ``tied``, each unit's sums of f w, of presence and of f w x presence."""
     tied[:] = 0.0
     for unit in range(len(problem.pinned)):
         for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
@@ -288,7 +291,7 @@ def unit_sums(problem, task_flow, unit_of, tied):  # type: ignore[no-untyped-def
 
 @njit(cache=True)
 def put(tied, unit, resource, sign, heavy, crowd, drag):  # type: ignore[no-untyped-def]
-    """Add a unit to the sums of a resource (``sign`` 1.0), or take it away (-1.0)."""
+    """Add a unit to the sums of a resource (``sign`` 1.0), or subtract it (-1.0)."""
     heavy[resource] += sign * tied[0, unit]
     crowd[resource] += sign * tied[1, unit]
     drag[resource] += sign * tied[2, unit]
@@ -296,7 +299,7 @@ def put(tied, unit, resource, sign, heavy, crowd, drag):  # type: ignore[no-unty
 
 @njit(cache=True)
 def true_cost(problem, place, crowd, processing, cost, reach):  # type: ignore[no-untyped-def]
-    """d(G) plus the price of the moves; the last four arguments are scratch, per resource, task, arc and node."""
+    """d(G) plus the price of the moves; the last four arguments are scratch arrays, per resource, task, arc and node."""
     processing_costs(problem.weights, problem.presence, place, problem.speeds, crowd, processing)
     arc_costs(problem.network, processing, place, problem.slowness, cost)
     return longest(problem.network, cost, reach) + moving_cost(problem, place)
@@ -304,7 +307,7 @@ def true_cost(problem, place, crowd, processing, cost, reach):  # type: ignore[n
 
 @njit(cache=True)
 def moving_cost(problem, place):  # type: ignore[no-untyped-def]
-    """The price of the tasks that are not at home."""
+    """The price of moving all tasks that are not at home."""
     if problem.price == 0.0:
         return 0.0
     moved = 0
@@ -315,7 +318,7 @@ def moving_cost(problem, place):  # type: ignore[no-untyped-def]
 
 
 def objective(given: Problem, place: Ints) -> float:
-    """:func:`true_cost` without scratch."""
+    """:func:`true_cost`, which allocates the scratch arrays itself."""
     network = given.network
     return float(
         true_cost(

@@ -1,4 +1,4 @@
-"""What tasks are placed on: resources with capacities, and bandwidths between them."""
+"""The resources on which tasks are placed: capacities, and bandwidths between resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ from penstock.allocation.graph import listed, number, positive, shown
 from penstock.errors import ConfigurationError
 
 MOST = 5000
-"""Resources; every pair of them has an entry in a table of bandwidths."""
+"""Largest number of resources; it is limited because a table of bandwidths has an entry for every pair."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources by name.
+    """Named resources.
 
     Parameters
     ----------
     capacities: resource to speed, above zero: a task that costs d on capacity 1 costs d / 2 on capacity 2.
-    bandwidths: (resource, resource) to bandwidth, above zero; b(e) is divided by it. 1 for pairs left out; a pair
-        given one way holds for both, unless the other way is given too.
+    bandwidths: (resource, resource) to bandwidth, above zero, by which b(e) is divided; 1 by default. A pair stands for
+        both directions, unless the reverse pair is given, too.
 
     Raises
     ------
-    ConfigurationError: no resource, or a capacity or bandwidth that is no positive number.
+    ConfigurationError: there is no resource, or a capacity or bandwidth is not a positive number.
 
     Examples
     --------
@@ -56,11 +56,11 @@ class Resources:
 
     @classmethod
     def of(cls, given: Any) -> "Resources":
-        """Resources from a number of equal ones (named R1, R2, ...), a mapping to capacities, or resources.
+        """Make resources from a number (of capacity 1, named R1, R2, ...) or a mapping to capacities; pass resources through.
 
         Raises
         ------
-        ConfigurationError: the number is not an integer of 1 or more, or as above.
+        ConfigurationError: the number is not an integer from 1 to 5,000, or the mapping is not valid.
         """
         if isinstance(given, Resources):
             return given
@@ -75,12 +75,12 @@ class Resources:
 
     @cached_property
     def names(self) -> tuple[Any, ...]:
-        """The resources in the order given."""
+        """The names of the resources, in the order of ``capacities``."""
         return tuple(self.capacities)
 
     @cached_property
     def index(self) -> dict[Any, int]:
-        """The position of each resource."""
+        """The position of each resource in ``names``."""
         return {name: position for position, name in enumerate(self.names)}
 
     @cached_property
@@ -90,7 +90,7 @@ class Resources:
 
     @cached_property
     def slowness(self) -> Floats:
-        """What b(e) is multiplied by, resource by resource: 1 / bandwidth, and 0 where nothing is sent."""
+        """The factor of b(e) from resource to resource: 1 / bandwidth, and 0 within a resource; shape (count, count)."""
         matrix = 1.0 - np.eye(len(self.names))
         for (start, end), bandwidth in self.bandwidths.items():
             matrix[self.index[start], self.index[end]] = 1 / bandwidth
@@ -100,7 +100,7 @@ class Resources:
 
     @cached_property
     def kinds(self) -> Ints:
-        """A number per resource, the same for resources that can be exchanged without any effect."""
+        """A number per resource, equal for resources that can be exchanged without any effect."""
         if self.bandwidths:
             return np.arange(len(self.names))
         return np.asarray(np.unique(self.speeds, return_inverse=True)[1], np.int64).reshape(-1)

@@ -1,9 +1,9 @@
-"""Local search: annealing on a smoothed maximum.
+"""Local search: simulated annealing on a smoothed maximum.
 
-The worst path alone is a bad guide: most moves leave it as it is, and the search stands on a plateau. The smoothed
-maximum log(sum of exp(p x cost)) / p over all paths, with p rising, sees every path. Its gradient is a unit flow, and
-for a fixed flow the change that a move makes is known in constant time; so on large graphs the search draws many moves,
-makes a batch of those that the flow says are best, and looks at all paths once for the batch.
+The worst path alone is a bad guide, because most moves do not change it, and the search stays on a plateau. The smoothed
+maximum log(sum of exp(p x cost)) / p over all paths, with rising p, depends on every path. Its gradient is a unit flow, and
+for a fixed flow the effect of a move takes constant time to compute. So on large graphs the search draws many moves, makes
+a batch of those that are best by the flow, and evaluates all paths once per batch.
 """
 
 import numpy as np
@@ -37,18 +37,18 @@ def _may_go(problem, place, unit, target, leaving):  # type: ignore[no-untyped-d
     if problem.pinned[unit] >= 0 and problem.pinned[unit] != target:
         return False
     for position in range(problem.apart_begin[unit], problem.apart_begin[unit + 1]):
-        other = problem.apart_units[position]
-        if other != leaving and place[problem.unit_tasks[problem.unit_begin[other]]] == target:
+        neighbour = problem.apart_units[position]
+        if neighbour != leaving and place[problem.unit_tasks[problem.unit_begin[neighbour]]] == target:
             return False
     return True
 
 
 @njit(cache=True)
 def _gain(problem, place, unit, target, crowd, heavy, drag, tied, begin, links, flow):  # type: ignore[no-untyped-def]
-    """What the flow says about moving a unit: the change of the average path cost, to first order.
+    """The change of the flow's average path cost if a unit moves, to first order.
 
-    On resource R the tasks cost (G (1 + M) - H) / speed, with G = ``heavy`` the sum of f w, M = ``crowd`` that of the
-    presences, and H = ``drag`` that of f w x presence.
+    On resource R the tasks cost (G (1 + M) - H) / speed, where G = ``heavy`` is the sum of f w, M = ``crowd`` the sum of
+    presences, and H = ``drag`` the sum of f w x presence.
     """
     source = place[problem.unit_tasks[problem.unit_begin[unit]]]
     g, m, h = tied[0, unit], tied[1, unit], tied[2, unit]
@@ -91,7 +91,7 @@ def _move(problem, place, unit, target, crowd, heavy, drag, tied):  # type: igno
 
 @njit(cache=True)
 def _gather(problem, place, tied, crowd, heavy, drag):  # type: ignore[no-untyped-def]
-    """Fill the sums of every resource that :func:`_gain` looks at."""
+    """Fill the sums per resource that :func:`_gain` uses."""
     crowd[:] = 0.0
     heavy[:] = 0.0
     drag[:] = 0.0
@@ -101,23 +101,23 @@ def _gather(problem, place, tied, crowd, heavy, drag):  # type: ignore[no-untype
 
 @njit(cache=True)
 def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candidates, state):  # type: ignore[no-untyped-def]
-    """Anneal from ``place`` for a number of looks at all paths; improves ``best_place``.
+    """Anneal from ``place`` for a number of evaluations of all paths, and improve ``best_place``.
 
     Parameters
     ----------
     problem: what to allocate.
     place: the resource of every task; changed.
-    best_place, best: the best seen, and its cost; ``best_place`` is changed.
-    steps: looks at all paths.
-    heats: temperature at the beginning and at the end, in units of cost; geometric between.
-    sharps: p times cost at the beginning and at the end; geometric between.
-    batch: at most so many moves per look; grows and shrinks with success.
-    candidates: moves drawn for each one made; 1 makes a random one without asking the flow.
-    state: of the random generator; changed.
+    best_place, best: the best placement so far, and its cost; ``best_place`` is changed.
+    steps: evaluations of all paths.
+    heats: temperatures at the beginning and at the end, relative to the best cost; geometric in between.
+    sharps: p times the best cost at the beginning and at the end; geometric in between.
+    batch: largest number of moves per evaluation; the actual number grows and shrinks with success.
+    candidates: moves drawn for each move made; 1 makes a random move without using the flow.
+    state: state of the random generator; changed.
 
     Returns
     -------
-    float: the cost of the best place.
+    float: the cost of the best placement.
     """
     network = problem.network
     count, arcs, places, units = len(place), len(network.task), len(problem.speeds), len(problem.pinned)
@@ -133,48 +133,50 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
     if best <= 0 or places == 1:
         return best
     for step in range(steps + 1):
-        if best <= 0.0:  # nothing is cheaper, and the scales of heat and sharpness are gone
+        if best <= 0.0:  # nothing is cheaper, and heat and sharpness, which are relative to it, are undefined
             break
         progress = step / steps
         heat = heats[0] * (heats[1] / heats[0]) ** progress * best
         sharp = sharps[0] * (sharps[1] / sharps[0]) ** progress / best
-        made = 0
-        while step > 0 and made < max(1, int(size)):
+        # Draw candidates, each the move of a unit or the exchange of two, and make the best; repeat for the batch.
+        moves = 0
+        while step > 0 and moves < max(1, int(size)):
             chosen, target, partner = -1, -1, -1
             expected = np.inf
             for _ in range(candidates):
                 unit = _draw(state, units)
                 source = place[problem.unit_tasks[problem.unit_begin[unit]]]
                 if _draw(state, 2) == 0 or units == 1:
-                    goal, other = _draw(state, places), -1
+                    goal, exchanged = _draw(state, places), -1
                 else:
-                    other = _draw(state, units)
-                    goal = place[problem.unit_tasks[problem.unit_begin[other]]]
-                if goal == source or not _may_go(problem, place, unit, goal, other):
+                    exchanged = _draw(state, units)
+                    goal = place[problem.unit_tasks[problem.unit_begin[exchanged]]]
+                if goal == source or not _may_go(problem, place, unit, goal, exchanged):
                     continue
-                if other >= 0 and not _may_go(problem, place, other, source, unit):
+                if exchanged >= 0 and not _may_go(problem, place, exchanged, source, unit):
                     continue
                 if candidates == 1:
                     change = 0.0
                 else:
                     change = _gain(problem, place, unit, goal, crowd, heavy, drag, tied, begin, links, flow)
-                    if other >= 0:
+                    if exchanged >= 0:
                         _move(problem, place, unit, goal, crowd, heavy, drag, tied)
-                        change += _gain(problem, place, other, source, crowd, heavy, drag, tied, begin, links, flow)
+                        change += _gain(problem, place, exchanged, source, crowd, heavy, drag, tied, begin, links, flow)
                         _move(problem, place, unit, source, crowd, heavy, drag, tied)
                 if change < expected:
-                    chosen, target, partner, expected = unit, goal, other, change
-            if chosen < 0 or (made > 0 and expected >= 0):
+                    chosen, target, partner, expected = unit, goal, exchanged, change
+            if chosen < 0 or (moves > 0 and expected >= 0):
                 break
             source = _move(problem, place, chosen, target, crowd, heavy, drag, tied)
-            log_unit[made], log_source[made] = chosen, source
-            made += 1
+            log_unit[moves], log_source[moves] = chosen, source
+            moves += 1
             if partner >= 0:
                 _move(problem, place, partner, source, crowd, heavy, drag, tied)
-                log_unit[made], log_source[made] = partner, target
-                made += 1
-        if step > 0 and made == 0:
+                log_unit[moves], log_source[moves] = partner, target
+                moves += 1
+        if step > 0 and moves == 0:
             continue
+        # Evaluate all paths once; accept the batch by Metropolis' rule, or undo its moves.
         processing_costs(problem.weights, problem.presence, place, problem.speeds, crowd, processing)
         arc_costs(network, processing, place, problem.slowness, cost)
         smooth = soft_longest(network, cost, sharp, reach, soft, scratch)
@@ -195,7 +197,7 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
                 _gather(problem, place, tied, crowd, heavy, drag)
         else:
             size = max(size * 0.8, 1.0)
-            for entry in range(made - 1, -1, -1):
+            for entry in range(moves - 1, -1, -1):
                 _move(problem, place, log_unit[entry], log_source[entry], crowd, heavy, drag, tied)
             if candidates > 1:
                 _gather(problem, place, tied, crowd, heavy, drag)
@@ -203,5 +205,5 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
 
 
 def seeded(seed: int) -> NDArray[np.uint64]:
-    """The state of the random generator for a seed; never 0, which xorshift would keep."""
+    """The state of the random generator for a seed; never 0, from which xorshift would not move."""
     return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)

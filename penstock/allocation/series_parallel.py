@@ -1,7 +1,8 @@
-"""Series-parallel-decomposable graphs: composing them, taking them apart, and the witness when that is impossible.
+"""Series-parallel-decomposable graphs: composing them, decomposing them, and a witness if a graph is not decomposable.
 
 By Definition II.3 of Eidenbenz and Locher these are the minimal vertex series-parallel graphs of Valdes, Tarjan and
-Lawler (1982): the line graphs of two-terminal series-parallel multigraphs. Both ways are linear in tasks and transfers.
+Lawler (1982): the line graphs of two-terminal series-parallel multigraphs. Composing and decomposing are linear in tasks and
+transfers.
 """
 
 import itertools
@@ -18,13 +19,13 @@ from penstock.errors import NotSeriesParallelError, TopologyError
 
 @dataclass(frozen=True, eq=False)
 class SpdTree:
-    """A series-parallel decomposition tree; inner nodes have two or more children, none of their own kind.
+    """A series-parallel decomposition tree; an inner node has two or more children, none of its own kind.
 
     Parameters
     ----------
-    kind: what the root is.
-    task: the task's name, if it is one.
-    children: the parts, in the order of the series.
+    kind: the kind of the root.
+    task: the name of the task, if the root is one.
+    children: the subtrees; the order counts in a series only.
     """
 
     kind: Literal["task", "series", "parallel"]
@@ -32,16 +33,16 @@ class SpdTree:
     children: tuple["SpdTree", ...] = ()
 
     def postorder(self) -> Iterator["SpdTree"]:
-        """Every node, children before their parent."""
-        waiting, found = [self], []
+        """Iterate over all nodes, children before their parent."""
+        waiting, nodes = [self], []
         while waiting:
-            found.append(waiting.pop())
-            waiting.extend(found[-1].children)
-        return reversed(found)
+            nodes.append(waiting.pop())
+            waiting.extend(nodes[-1].children)
+        return reversed(nodes)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The leaves, from left to right."""
+        """Names of the leaves' tasks, from left to right."""
         return tuple(node.task for node in self.postorder() if node.kind == "task")
 
     def graph(
@@ -50,7 +51,7 @@ class SpdTree:
         transfers: Mapping[tuple[Task, Task], float] | float = 0.0,
         loads: Mapping[Task, float] | None = None,
     ) -> StreamGraph:
-        """The graph of this tree, with weights and transfer costs by name, or the same for all.
+        """Make the graph of this tree; weights and transfer costs are mappings, or one number for all.
 
         Raises
         ------
@@ -63,7 +64,7 @@ class SpdTree:
             raise TopologyError(f"Tasks occur twice in the tree: {listed(twice)}; each task has one place.")
         weights: dict[Task, Any] = {t: tasks.get(t) if isinstance(tasks, Mapping) else tasks for t in leaves}
         edges: list[tuple[Task, Task]] = []
-        ends: dict[int, tuple[list[Task], list[Task]]] = {}  # of every node: its sources and its sinks
+        ends: dict[int, tuple[list[Task], list[Task]]] = {}  # per node: its sources and its sinks
         for node in self.postorder():
             parts = [ends.pop(id(child)) for child in node.children]
             if node.kind == "task":
@@ -123,7 +124,7 @@ def parallel(*parts: StreamGraph) -> StreamGraph: ...
 def parallel(*parts: StreamGraph | SpdTree | str | int) -> StreamGraph | SpdTree:
     """Compose in parallel: the parts side by side, without new transfers (section II-B).
 
-    Parameters and errors are those of :func:`series`.
+    Parameters and errors are as for :func:`series`, but without a cost.
 
     Examples
     --------
@@ -136,6 +137,7 @@ def parallel(*parts: StreamGraph | SpdTree | str | int) -> StreamGraph | SpdTree
 def _compose(
     kind: Literal["series", "parallel"], parts: tuple[StreamGraph | SpdTree | str | int, ...], cost: float
 ) -> StreamGraph | SpdTree:
+    """Compose graphs into a graph, or trees and task names into a tree whose like-kind children are merged."""
     graphs = [part for part in parts if isinstance(part, StreamGraph)]
     if not parts or len(graphs) not in (0, len(parts)):
         raise TopologyError(f"{kind}() takes one or more graphs, or one or more trees and names of tasks.")
@@ -147,6 +149,7 @@ def _compose(
 
 
 def _union(graphs: list[StreamGraph], cost: float | None) -> StreamGraph:
+    """The graphs side by side; with a cost, each one's sinks are joined to the next one's sources."""
     tasks: dict[Task, float] = {}
     transfers: dict[tuple[Task, Task], float] = {}
     loads: dict[Task, float] = {}
@@ -158,25 +161,25 @@ def _union(graphs: list[StreamGraph], cost: float | None) -> StreamGraph:
         loads |= graph.loads
     if cost is not None:
         for before, after in itertools.pairwise(graphs):
-            left, entered = {start for start, _ in before.transfers}, {end for _, end in after.transfers}
-            sinks, sources = set(before.tasks) - left, set(after.tasks) - entered
+            with_successors, with_predecessors = {start for start, _ in before.transfers}, {end for _, end in after.transfers}
+            sinks, sources = set(before.tasks) - with_successors, set(after.tasks) - with_predecessors
             transfers |= {(s, t): cost for s in before.tasks if s in sinks for t in after.tasks if t in sources}
     return StreamGraph(tasks, transfers, loads)
 
 
 _Binary = tuple[Literal["series", "parallel"], "_Binary", "_Binary"] | int
-"""A tree while it is found: an arc's task, or two parts; only binary, so that composing takes constant time."""
+"""A tree under construction: a task's position, or a kind and two subtrees; binary, so composing takes constant time."""
 
 
 def spd_tree(graph: StreamGraph) -> SpdTree:
-    """The decomposition tree of a graph; unique up to the order of parallel parts.
+    """Decompose a graph into its tree, which is unique up to the order of parallel parts.
 
-    Linear in tasks and transfers: the graph is the line graph of a multigraph, which reductions in series and in
-    parallel bring down to one arc.
+    Takes linear time in tasks and transfers: the graph is the line graph of a multigraph, which reductions in series
+    and in parallel bring down to one arc.
 
     Raises
     ------
-    NotSeriesParallelError: it has none; the error's ``witness`` shows why.
+    NotSeriesParallelError: the graph has no such tree; the error's ``witness`` shows why.
 
     >>> spd_tree(StreamGraph({"a": 1, "b": 1, "c": 2}, {("a", "b"): 0, ("a", "c"): 0}))
     s(a, p(b, c))
@@ -191,7 +194,7 @@ def spd_tree(graph: StreamGraph) -> SpdTree:
 
 
 def _reduced(network: ArcNetwork) -> dict[tuple[int, int], _Binary]:
-    """The arcs that no reduction in series or in parallel can take away."""
+    """Reduce a network in series and in parallel as far as possible; return the remaining arcs, by (start, end)."""
     arcs: dict[tuple[int, int], _Binary] = {}
     into: list[set[int]] = [set() for _ in range(network.nodes)]
     out_of: list[set[int]] = [set() for _ in range(network.nodes)]
@@ -218,9 +221,9 @@ def _reduced(network: ArcNetwork) -> dict[tuple[int, int], _Binary]:
 
 
 def _flat(binary: _Binary, names: list[Task]) -> SpdTree:
-    """The tree with many children of one that is binary."""
-    roots: list[_Binary] = [binary]  # parts that are not of their parent's kind
-    first: list[int] = []  # where the children of each begin among them
+    """Merge the nodes of a binary tree that are of their parent's kind."""
+    roots: list[_Binary] = [binary]  # subtrees that are not of their parent's kind, breadth first
+    first: list[int] = []  # per root, where its children begin in `roots`
     for root in roots:
         first.append(len(roots))
         waiting = [] if isinstance(root, int) else [root[2], root[1]]
@@ -242,11 +245,12 @@ def _flat(binary: _Binary, names: list[Task]) -> SpdTree:
 
 
 def _refused(names: list[Task], a: int, b: int, c: int, d: int, redundant: bool) -> NotSeriesParallelError:
+    """The error for a witness: the N of a, b, c, d, or a redundant transfer b -> c that b -> d, ..., a -> c implies."""
     witness = (names[a], names[b], names[c], names[d])
     if redundant:
         text = (
             f"The graph is not series-parallel-decomposable: the transfer {names[b]} -> {names[c]} is implied by the "
-            f"way through {names[d]} and {names[a]}; leave it out to decompose the rest."
+            f"path through {names[d]} and {names[a]}; leave it out to decompose the rest."
         )
     else:
         text = (
@@ -257,7 +261,7 @@ def _refused(names: list[Task], a: int, b: int, c: int, d: int, redundant: bool)
 
 
 def _crossing(graph: StreamGraph) -> tuple[int, int, int, int, bool]:
-    """The witness in a graph that is no line graph: tasks that share some successors, and not all."""
+    """The witness in a graph that is not a line graph: two tasks that share some, but not all, of their successors."""
     after: list[list[int]] = [[] for _ in graph.tasks]
     before: list[list[int]] = [[] for _ in graph.tasks]
     for start, end in zip(*(ends.tolist() for ends in graph.edges), strict=True):
@@ -276,9 +280,9 @@ def _crossing(graph: StreamGraph) -> tuple[int, int, int, int, bool]:
 
 
 def _about_paths(after: list[list[int]], a: int, b: int, c: int, d: int) -> tuple[int, int, int, int, bool]:
-    """From transfers a -> c, b -> c, b -> d without a -> d: a witness about paths, or a transfer that is implied."""
+    """The witness from transfers a -> c, b -> c and b -> d without a -> d: tasks by their paths, or a redundant transfer."""
     if way := _way(after, a, d):
-        if _way(after, b, way[1]):  # and so to d, by more than its own transfer
+        if _way(after, b, way[1]):  # then b reaches d by more than its own transfer
             return _implied(after, b, d)
         a, b, d = b, a, way[1]
     for start in (b, a):
@@ -288,30 +292,31 @@ def _about_paths(after: list[list[int]], a: int, b: int, c: int, d: int) -> tupl
 
 
 def _implied(after: list[list[int]], start: int, end: int) -> tuple[int, int, int, int, bool]:
+    """The witness for a transfer start -> end that a longer path implies."""
     longer = _way(after, start, end, indirectly=True)
     return longer[-2], start, end, longer[1], True
 
 
 def _way(after: list[list[int]], start: int, end: int, indirectly: bool = False) -> list[int]:
-    """A path between two tasks, or an empty list; ``indirectly``: by more than one transfer."""
-    came: dict[int, int] = {}
+    """The tasks of a path between two tasks, or an empty list; ``indirectly`` asks for more than one transfer."""
+    previous: dict[int, int] = {}
     waiting = [start]
     while waiting:
         task = waiting.pop()
         for following in after[task]:
-            if following not in came and not (indirectly and task == start and following == end):
-                came[following] = task
+            if following not in previous and not (indirectly and task == start and following == end):
+                previous[following] = task
                 waiting.append(following)
-    if end not in came:
+    if end not in previous:
         return []
     path = [end]
     while path[-1] != start:
-        path.append(came[path[-1]])
+        path.append(previous[path[-1]])
     return path[::-1]
 
 
 def _forbidden(arcs: dict[tuple[int, int], _Binary], nodes: int) -> tuple[int, int, int, int, bool]:
-    """The N in an irreducible network.
+    """The witness in an irreducible network: four tasks whose order forms an N.
 
     Take the last node q (in topological order) that one arc alone enters, and the first node h that q's arcs enter;
     h is not the last node, and some other arc enters it. Then b = the arc into q, d = another arc out of q, a = another
@@ -333,6 +338,7 @@ def _forbidden(arcs: dict[tuple[int, int], _Binary], nodes: int) -> tuple[int, i
 
 
 def _leaf(part: _Binary) -> int:
+    """The position of the first task of a tree."""
     while not isinstance(part, int):
         part = part[1]
     return part

@@ -1,12 +1,12 @@
-"""Continuous shares: how a divisible capacity is split so that the worst path costs least (section III-A).
+"""Continuous shares: a divisible capacity, split so that the worst path costs least (section III-A).
 
-Uncapped shares of a series-parallel graph have a closed form (Algorithms 1 and 2). With shares capped, or on any other
-graph, the problem is convex: give every task v a deadline t_v, keep the deadlines of every path within T, and find the
-least T for which the capacity sum of w_v / t_v is enough. Lemma III.6 of the paper, which fixes the largest share at 1
-and starts again, is not optimal; docs/background/allocation.md has counterexamples.
+Uncapped shares of a series-parallel graph have a closed form (Algorithms 1 and 2). With capped shares, or on any other
+graph, the problem is convex: give every task v a deadline t_v, let the deadlines of every path add up to at most T, and find
+the least T at which the sum of w_v / t_v fits the capacity. The paper's Lemma III.6, which fixes the largest share at 1 and
+starts again, is not optimal; docs/background/allocation.md has counterexamples.
 
-A unit flow over the paths certifies a lower bound: the worst path costs at least the average one, and for fixed flow
-weights f_v the least sum of f_v w_v / x_v is found by filling with water, x_v proportional to sqrt(f_v w_v) up to the cap.
+A unit flow over the paths certifies a lower bound, because the worst path costs at least the average one. For fixed flow
+weights f_v, the sum of f_v w_v / x_v is least at x_v proportional to sqrt(f_v w_v), up to the cap (water-filling).
 """
 
 import math
@@ -27,19 +27,19 @@ from penstock.allocation.series_parallel import SpdTree, spd_tree
 from penstock.errors import NotSeriesParallelError, NotSolvableError
 
 _LARGE = 15_000
-"""Arcs beyond which the cone program takes too long to start a search with; 20 times as many if none is a link."""
+"""Most arcs for which a search starts from the cone program, which is slow for more; 20 times as many without links."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of a capacity.
+    """An optimal split of a capacity over tasks, with its certificate.
 
     Parameters
     ----------
-    shares: task to x(v), a part of the capacity; at most the cap.
+    shares: task to x(v), its part of the capacity, at most the cap.
     cost: delta(G), the cost of the worst path when v costs w(v) / x(v).
-    lower_bound: certified: no shares cost less.
-    flows: task to the flow through it that certifies the bound; a unit flow from sources to sinks.
+    lower_bound: certified lower bound on the cost of any shares.
+    flows: task to the flow through it, of a unit flow from sources to sinks that certifies the bound.
     """
 
     shares: Mapping[Task, float]
@@ -49,18 +49,18 @@ class Shares:
 
 
 def continuous_shares(graph: StreamGraph, resources: Any, cap: float | None = None, *, sharing: Sharing = "count") -> Shares:
-    """The shares of a capacity that make the worst path cost least (Problem III.1), exactly, for any graph.
+    """Compute the shares of a capacity that minimise the cost of the worst path (Problem III.1), exactly, for any graph.
 
     Parameters
     ----------
-    graph: the tasks; transfer costs have no part in it.
+    graph: the tasks and their order; transfer costs are ignored.
     resources: the capacity c: a number above zero, or resources whose capacities are added.
-    cap: the largest share that a task can use; none by default. 1 where a task runs on one resource of capacity 1.
+    cap: the largest share that a task can use; none by default. Give 1 if each task runs on one resource of capacity 1.
     sharing: "load" counts a task's share by its utilisation; see :mod:`penstock.allocation.cost`.
 
     Raises
     ------
-    ConfigurationError: the capacity or the cap is no positive number.
+    ConfigurationError: the capacity or the cap is not a positive number.
     NotSolvableError: the weights are too far apart for the solver's arithmetic.
 
     >>> graph = StreamGraph({"a": 1, "b": 4}, {("a", "b"): 0})
@@ -85,21 +85,21 @@ def continuous_shares(graph: StreamGraph, resources: Any, cap: float | None = No
     bound = flow_bound(graph.weights, presence, flows, capacity, limit)
     if cost > bound * (1 + 1e-6):
         raise NotSolvableError(
-            f"The shares are known only to {cost / bound - 1 if bound else math.inf:.1g}: the weights are too far apart for "
+            f"The shares are accurate only to {cost / bound - 1 if bound else math.inf:.1g}: the weights are too far apart for "
             f"double precision; leave out tiny ones."
         )
     return Shares(graph.named(shares.tolist()), cost, min(bound, cost), graph.named(flows.tolist()))
 
 
 def capacity_of(resources: Any) -> float:
-    """The capacity that resources have together, or a number above zero as it is."""
+    """The total capacity of resources; a number above zero is itself the capacity."""
     if isinstance(resources, Mapping | Resources):
         return float(Resources.of(resources).speeds.sum())
     return positive("resources", resources)
 
 
 def _closed_form(graph: StreamGraph, tree: SpdTree, capacity: float) -> Shares:
-    """Algorithms 1 and 2, with the sums taken once per node (as printed they are quadratic in its children)."""
+    """Algorithms 1 and 2, but with sums computed once per node (as printed they are quadratic in its children)."""
     weight: dict[int, float] = {}
     order = list(tree.postorder())
     for node in order:
@@ -112,20 +112,20 @@ def _closed_form(graph: StreamGraph, tree: SpdTree, capacity: float) -> Shares:
             else sum(map(math.sqrt, below)) ** 2
         )
     share, flow = {id(tree): capacity}, {id(tree): 1.0}
-    found: dict[Task, tuple[float, float]] = {}
+    by_task: dict[Task, tuple[float, float]] = {}
     for node in reversed(order):
-        here, through = share.pop(id(node)), flow.pop(id(node))
+        own_share, through = share.pop(id(node)), flow.pop(id(node))
         if node.kind == "task":
-            found[node.task] = (here, through)
+            by_task[node.task] = (own_share, through)
             continue
         root = math.sqrt if node.kind == "series" else float
         total = sum(root(weight[id(child)]) for child in node.children)
         for child in node.children:
-            part = root(weight[id(child)]) / total if total else 1 / len(node.children)
-            share[id(child)] = here * part
-            flow[id(child)] = through * (part if node.kind == "parallel" else 1.0)
+            fraction = root(weight[id(child)]) / total if total else 1 / len(node.children)
+            share[id(child)] = own_share * fraction
+            flow[id(child)] = through * (fraction if node.kind == "parallel" else 1.0)
     cost = weight[id(tree)] / capacity
-    ordered = [found[task] for task in graph.tasks]
+    ordered = [by_task[task] for task in graph.tasks]
     return Shares(graph.named(x for x, _ in ordered), cost, cost, graph.named(f for _, f in ordered))
 
 
@@ -134,24 +134,24 @@ def solve_shares(
 ) -> tuple[Floats, Floats]:
     """Optimal shares and the unit flow that certifies them, by a cone program.
 
-    A task costs a + q / y with share y: q = w x presence is what the share divides, a = (w - q) / cap what it does not.
+    A task costs a + q / y with share y: the share divides q = w x presence, but not the rest, a = (w - q) / cap.
 
     Returns
     -------
-    tuple: shares, one per task, that fit capacity and cap; and the flow through each arc, exact to rounding.
+    tuple: shares, one per task, within capacity and cap; and the unit flow through each arc, exact up to rounding.
     """
     count = len(weights)
     divided, fixed = weights * presence, undivided(weights, presence, capacity, cap)
     if capacity >= count * cap or not divided.any():
         share = np.full(count, min(cap, capacity / count))
         return share, _worst_flow(network, fixed, divided, share)
-    # Shares in units of capacity / count and times in those of weight x count / capacity are near 1.
+    # Scale shares by capacity / count, and times by weight x count / capacity, to bring them near 1.
     time_unit, share_unit = weights.max() * count / capacity, capacity / count
     times, solved, flow = solve_cone(
         network, divided / weights.max(), fixed / time_unit, float(count), cap / share_unit, tolerance
     )
     unit_flow = _unit_flow(network, flow)
-    # Tiny shares are known to few digits only, but deadlines and flows give them too: whichever costs least.
+    # The solver gives tiny shares with few digits. Deadlines and flows also give shares: take the cheapest of the three.
     spent = np.empty(count)
     arcs = network.task >= 0
     spent[network.task[arcs]] = time_unit * (times[network.ends[arcs]] - times[network.starts[arcs]])
@@ -162,13 +162,13 @@ def solve_shares(
 
 
 def _fitted(share: Floats, capacity: float, cap: float, unit: float) -> Floats:
-    """Shares above zero that keep to the cap and the capacity."""
+    """Shares made positive, and reduced to fit the cap and the capacity."""
     share = np.clip(share, 1e-15 * unit, min(cap, capacity))
     return np.asarray(share * min(1.0, capacity / share.sum()))
 
 
 def undivided(weights: Floats, presence: Floats, capacity: float, cap: float) -> Floats:
-    """The part of every task's cost that no share changes: its own work while it shares with nobody."""
+    """The part of each task's cost that its share does not change: its own work while it shares with nobody."""
     return weights * (1 - presence) / min(cap, capacity)
 
 
@@ -178,12 +178,13 @@ def shares_cost(network: ArcNetwork, fixed: Floats, divided: Floats, share: Floa
 
 
 def _costs(network: ArcNetwork, fixed: Floats, divided: Floats, share: Floats) -> Floats:
+    """The cost of each arc when a task costs ``fixed`` + ``divided`` / ``share``; links cost nothing."""
     each = fixed + np.divide(divided, share, out=np.zeros_like(divided), where=divided > 0)
     return np.where(network.task >= 0, each[network.task], 0.0)
 
 
 def _worst_flow(network: ArcNetwork, fixed: Floats, divided: Floats, share: Floats) -> Floats:
-    """All flow on one worst path."""
+    """A unit flow, per arc, that is all on one worst path."""
     cost = _costs(network, fixed, divided, share)
     reach = np.empty(network.nodes)
     longest(network, cost, reach)
@@ -193,7 +194,7 @@ def _worst_flow(network: ArcNetwork, fixed: Floats, divided: Floats, share: Floa
 
 
 def _unit_flow(network: ArcNetwork, flow: Floats) -> Floats:
-    """The exact unit flow whose split at every node is that of ``flow``."""
+    """Repair an approximate flow: the exact unit flow that divides at every node in the proportions of ``flow``."""
     repaired = np.maximum(flow, 0.0)
     _split(network, repaired)
     return repaired
@@ -201,6 +202,7 @@ def _unit_flow(network: ArcNetwork, flow: Floats) -> Floats:
 
 @njit(cache=True)
 def _split(network, flow):  # type: ignore[no-untyped-def]
+    """Change ``flow`` to the exact unit flow with its proportions, in one pass from START to END."""
     leaving, number = np.zeros(network.nodes), np.zeros(network.nodes)
     for arc in range(len(flow)):
         leaving[network.starts[arc]] += flow[arc]
@@ -209,15 +211,15 @@ def _split(network, flow):  # type: ignore[no-untyped-def]
     arriving[0] = 1.0
     for arc in range(len(flow)):
         start = network.starts[arc]
-        part = flow[arc] / leaving[start] if leaving[start] > 0 else 1 / number[start]
-        flow[arc] = arriving[start] * part
+        fraction = flow[arc] / leaving[start] if leaving[start] > 0 else 1 / number[start]
+        flow[arc] = arriving[start] * fraction
         arriving[network.ends[arc]] += flow[arc]
 
 
 def flow_bound(weights: Floats, presence: Floats, flows: Floats, capacity: float, cap: float) -> float:
     """The least average cost over the paths of a unit flow: a lower bound on the cost of the worst path.
 
-    Minimises sum of f_v (a_v + q_v / y_v) over shares y of the capacity, each at most ``cap``; the names are those of
+    Minimises the sum of f_v (a_v + q_v / y_v) over shares y of the capacity, each at most ``cap``; a and q are as in
     :func:`solve_shares`.
     """
     divided = flows * weights * presence
@@ -237,22 +239,22 @@ def filled(weights: Floats, presence: Floats, flows: Floats, capacity: float, ca
 
 
 def _water(roots: Floats, capacity: float, cap: float) -> tuple[int, float]:
-    """How many of the falling ``roots`` are capped, and what the others are multiplied by to fill the capacity."""
+    """Water-filling over falling ``roots``: how many are capped, and the factor for the others that uses up the capacity."""
     if not len(roots) or cap * len(roots) <= capacity:
         return len(roots), math.inf
-    rest = np.cumsum(roots[::-1])[::-1]
+    tail_sums = np.cumsum(roots[::-1])[::-1]
     number = np.arange(len(roots))
-    left = capacity - np.where(number > 0, number * min(cap, capacity), 0.0)
-    fits = np.flatnonzero((left > 0) & (roots * left <= min(cap, 2 * capacity) * rest * (1 + 1e-9)))
-    if not len(fits):  # rounding leaves nothing for the last one
+    free = capacity - np.where(number > 0, number * min(cap, capacity), 0.0)
+    fits = np.flatnonzero((free > 0) & (roots * free <= min(cap, 2 * capacity) * tail_sums * (1 + 1e-9)))
+    if not len(fits):  # rounding left no capacity for the last one
         return len(roots), math.inf
-    return int(fits[0]), float(left[fits[0]] / rest[fits[0]])
+    return int(fits[0]), float(free[fits[0]] / tail_sums[fits[0]])
 
 
 def search_shares(given: Problem, network: ArcNetwork) -> tuple[Floats, Floats]:
     """Shares per task and flow per arc of a network of the problem, to start a search from.
 
-    Optimal; or, where that would take too long, by :func:`_ascended`.
+    They are optimal, or, if that would take too long or fails, approximated by :func:`_ascended`.
     """
     capacity, cap = float(given.speeds.sum()), float(given.speeds.max())
     links = int((network.task < 0).sum())
@@ -267,20 +269,20 @@ def search_shares(given: Problem, network: ArcNetwork) -> tuple[Floats, Floats]:
 def _ascended(
     network: ArcNetwork, weights: Floats, presence: Floats, capacity: float, cap: float, rounds: int = 1000
 ) -> tuple[Floats, Floats]:
-    """Nearly optimal shares and flow, by conditional gradients: each round sends a little flow along worst paths.
+    """Nearly optimal shares and flow, by conditional gradients: each round moves a little flow to the worst paths.
 
-    The worst paths are smoothed, which keeps the rounds from jumping between them. Takes a look at all paths per round.
+    The maximum over paths is smoothed, to keep rounds from jumping between paths. A round takes one pass over the network.
     """
     count, tasks = len(weights), network.task >= 0
     divided, fixed = weights * presence, undivided(weights, presence, capacity, cap)
     flow = soft_flow(network, np.zeros(len(network.task)), 1.0)
     sharpness = 10 * (1 + log_paths(network))
-    best, best_flow = -1.0, flow
+    best_bound, best_flow = -1.0, flow
     for number in range(rounds):
         flows = task_flows(network, flow, count)
         bound = flow_bound(weights, presence, flows, capacity, cap)
-        if bound > best:
-            best, best_flow = bound, flow
+        if bound > best_bound:
+            best_bound, best_flow = bound, flow
         share = np.maximum(filled(weights, presence, flows, capacity, cap), 1e-3 * capacity / count)
         cost = np.where(tasks, (fixed + divided / share)[network.task], 0.0)
         step = max(0.001, 3 / (number + 3))

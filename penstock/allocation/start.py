@@ -1,4 +1,4 @@
-"""Where a search starts: quick allocations that meet the constraints."""
+"""The starts of a search: quick allocations that meet the constraints."""
 
 from collections.abc import Iterator
 
@@ -16,28 +16,26 @@ from penstock.allocation.reweighting import reweighted
 
 
 def starts(given: Problem, graph: StreamGraph, resources: Resources, shares: Floats, flows: Floats, rounds: int) -> list[Ints]:
-    """Legal placements, the best first: by shares, by shares of tasks clustered along heavy transfers, and others.
+    """Placements that meet the constraints, best first: by shares, by shares of clusters along heavy transfers, and others.
 
-    The best of those by shares is reweighted for a number of rounds.
+    The best placement by shares is reweighted for ``rounds`` rounds.
     """
     shapes = [given, *(_clusterings(given, graph, resources) if given.network.price.any() else ())]
     grouped = [(min_k(shape, shares), shape) for shape in shapes]
     first, shape = min(grouped, key=lambda pair: objective(given, pair[0]))
-    found = [reweighted(shape, flows, rounds, first), *(place for place, _ in grouped)]
-    found += [one_resource(graph, resources), average(graph, resources)]
+    places = [reweighted(shape, flows, rounds, first), *(place for place, _ in grouped)]
+    places += [one_resource(graph, resources), average(graph, resources)]
     if len(shapes) > 1:
-        found.append(cola(graph, resources))
+        places.append(cola(graph, resources))
     home = given.home
     if (home >= 0).any():
-        found = [_aligned(given, place) for place in found]
-        found += [np.where(home >= 0, home, place) for place in found[:1]]
-    return sorted((legal(given, place) for place in found), key=lambda place: objective(given, place))
+        places = [_aligned(given, place) for place in places]
+        places += [np.where(home >= 0, home, place) for place in places[:1]]
+    return sorted((legal(given, place) for place in places), key=lambda place: objective(given, place))
 
 
 def _clusterings(given: Problem, graph: StreamGraph, resources: Resources) -> Iterator[Problem]:
-    """The problem with tasks joined along the heaviest transfers: where that pays, and into clusters of 2, 4, 8, ... at
-    most.
-    """
+    """Variants of the problem with tasks joined along heavy transfers: where it pays, and up to 2, 4, 8, ... tasks each."""
     yield _joined(given, _paying(given, graph, resources))
     most = 2
     while most < 2 * len(graph.tasks):
@@ -46,9 +44,9 @@ def _clusterings(given: Problem, graph: StreamGraph, resources: Resources) -> It
 
 
 def clustered(given: Problem, graph: StreamGraph, importance: Floats, most: int) -> Problem:
-    """The problem with tasks joined along the most important transfers, into clusters of at most so many.
+    """The problem with tasks joined along the most important transfers, into clusters of at most ``most`` tasks.
 
-    A cluster moves as one. Constraints are not looked at: whoever has some must not search the clustered problem.
+    A cluster moves as one. The result drops all constraints, so it must not be used for a problem that has any.
     """
     starts, ends = graph.edges
     first = np.argsort(-importance, kind="stable")
@@ -58,7 +56,7 @@ def clustered(given: Problem, graph: StreamGraph, importance: Floats, most: int)
 
 
 def _joined(given: Problem, cluster: Ints) -> Problem:
-    """The problem with the tasks of a cluster, which have the same number, in one unit."""
+    """The problem with one unit for each cluster, which is the tasks of equal numbers in ``cluster``."""
     order = np.argsort(cluster, kind="stable")
     begin = np.concatenate([[0], np.cumsum(np.unique(cluster, return_counts=True)[1])])
     units = len(begin) - 1
@@ -68,16 +66,16 @@ def _joined(given: Problem, cluster: Ints) -> Problem:
 
 
 def loosely_clustered(given: Problem, graph: StreamGraph, rng: np.random.Generator) -> Problem:
-    """Clusters of a random size along transfers in a roughly falling order, some left out."""
+    """The problem with clusters of a random size, along transfers in roughly falling order, some of them left out."""
     most = 2 ** int(rng.integers(1, max(2, len(graph.tasks).bit_length())))
     noisy = graph.costs * rng.lognormal(0.0, 0.3, len(graph.costs)) * (rng.random(len(graph.costs)) < 0.85)
     return clustered(given, graph, noisy, most)
 
 
 def _paying(given: Problem, graph: StreamGraph, resources: Resources) -> Ints:
-    """Clusters along transfers, the heaviest first, each of which costs more than a path's tasks do when they are joined.
+    """Clusters, per task, along transfers that cost more than collocation does, the heaviest first.
 
-    It finds what the proof of Theorem III.8 allocates, where the greedy strategies of section III-C are trapped.
+    They give the allocation in the proof of Theorem III.8, which the greedy strategies of section III-C miss.
     """
     starts, ends = graph.edges
     far = resources.slowness[~np.eye(len(resources.names), dtype=bool)]
@@ -90,7 +88,7 @@ def _paying(given: Problem, graph: StreamGraph, resources: Resources) -> Ints:
 
 @njit(cache=True)
 def _unions(weights, presence, starts, ends, costs, most):  # type: ignore[no-untyped-def]
-    """Unions of the ends of transfers in order, of a presence up to ``most``, where the transfer costs more than the crowd."""
+    """Join the ends of transfers, in order, if the presence stays within ``most`` and crowding costs less than the transfer."""
     parent = np.arange(len(weights))
     heaviest, crowd = weights.copy(), presence.copy()
     for edge in range(len(starts)):
@@ -115,7 +113,7 @@ def _unions(weights, presence, starts, ends, costs, most):  # type: ignore[no-un
 
 
 def legal(given: Problem, place: Ints) -> Ints:
-    """The placement with every unit in one place, and moved where a constraint forbids that."""
+    """Change a placement to meet the constraints: every unit on one resource, and pins and aparts observed."""
     place = place.copy()
     if given.is_plain:
         return place
@@ -128,7 +126,7 @@ def legal(given: Problem, place: Ints) -> Ints:
 
 
 def _kept_apart(given: Problem, unit_place: Ints) -> bool:
-    """Move units that clash to the first resource that is free for them; False if one finds none."""
+    """Move units that violate an apart to the first allowed resource; return False if there is none for a unit."""
     open_units = []
     for unit in range(len(unit_place)):
         near = given.apart_units[given.apart_begin[unit] : given.apart_begin[unit + 1]]
@@ -145,11 +143,11 @@ def _kept_apart(given: Problem, unit_place: Ints) -> bool:
 
 
 def _aligned(given: Problem, place: Ints) -> Ints:
-    """The placement with equal resources renamed so that as many tasks as possible are at home."""
+    """Permute equal resources in a placement, so that as many tasks as possible are at home."""
     count = len(given.speeds)
     at_home = np.zeros((count, count))
-    known = given.home >= 0
-    np.add.at(at_home, (place[known], given.home[known]), 1.0)
+    has_home = given.home >= 0
+    np.add.at(at_home, (place[has_home], given.home[has_home]), 1.0)
     alike = given.speeds[:, None] == given.speeds[None, :]
     names = linear_sum_assignment(np.where(alike, at_home, -1e9), maximize=True)[1]
     return np.asarray(names[place], np.int64)

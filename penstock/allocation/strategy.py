@@ -1,4 +1,4 @@
-"""How a search for an allocation goes: which starts, how long it anneals, when it proves, and what is certified."""
+"""The course of a search for an allocation: its starts, its annealing runs, its proof, and its lower bound."""
 
 import math
 import time
@@ -21,15 +21,15 @@ Progress = Callable[[float, float, float], None]
 """Called with the fraction done (0 to 1), the best cost so far and the lower bound so far."""
 
 _SMALL = 40
-"""Up to so many tasks a look at all paths takes microseconds, and asking the flow first does not pay."""
+"""Most tasks for which a pass over all paths takes only microseconds, so that choosing moves by the flow does not pay."""
 _DETAILED = 10_000
-"""Up to so many arcs, shares are computed once more with every priced transfer as a link, for the bound."""
+"""Most arcs for which shares are computed again, for the bound, in a network with every priced transfer as a link."""
 _WORK = 6e7
-"""Arcs looked at by a search without a time limit: about 2 seconds."""
+"""Arcs that a search without a time limit passes over in all, which takes about 2 seconds."""
 
 
 class Strategy:
-    """The best placement so far, and what it takes to better it."""
+    """One search: the best placement and lower bound so far, and the steps that improve them."""
 
     def __init__(
         self,
@@ -59,24 +59,27 @@ class Strategy:
 
     @property
     def _left(self) -> float:
+        """Seconds that remain of the time limit."""
         return self._limit - (time.perf_counter() - self._begun)
 
     @property
     def _done(self) -> bool:
+        """Whether the best placement is proved optimal."""
         return self.bound >= self.cost * (1 - 1e-9)
 
     def _tell(self, fraction: float) -> None:
+        """Report the progress, or raise ``KeyboardInterrupt`` if an interrupt has been noted."""
         if self._interrupts.asked:
             raise KeyboardInterrupt
         if self._progress:
             self._progress(min(1.0, fraction), self.cost, self.bound)
 
     def go(self, method: str) -> None:
-        """Search, then prove as far as the method asks; then search on if there is time."""
+        """Search, try to prove as much as the method asks, then search again while time remains."""
         small = len(self._given.weights) <= _SMALL
         try:
             self._tell(0.0)
-            if small:  # most small graphs are proved at once, and need no long search
+            if small:  # most small graphs are proved quickly, and need no long search
                 self._anneal_often(20)
                 if method != "search":
                     self._prove(2e5)
@@ -103,40 +106,41 @@ class Strategy:
         batch: int = 1,
         candidates: int = 1,
     ) -> None:
+        """Anneal from ``here``, which changes, and update the best placement and cost."""
         self.cost = anneal(given, here, self.place, self.cost, steps, heats, sharps, batch, candidates, self._state)
 
     def _anneal_often(self, most: int) -> None:
-        """Small graphs: short runs, three in four from random starts.
+        """For small graphs: anneal in up to ``most`` short runs, three in four from random starts.
 
-        One in four begins hot. Where transfers cost something, half of all first move clusters of tasks, then the tasks.
+        One run in four begins hot. If transfers cost something, half of the runs move clusters of tasks before tasks.
         """
-        given = self._given
-        length = int(10_000 * max(1.0, (len(given.weights) / 16) ** 2))
+        problem = self._given
+        length = int(10_000 * max(1.0, (len(problem.weights) / 16) ** 2))
         for runs in range(most):
             if self._done or self._left <= 0:
                 return
             if runs % 4 == 0:
-                here = self._starts[runs // 4 % len(self._starts)].copy()
+                place = self._starts[runs // 4 % len(self._starts)].copy()
             else:
-                here = legal(given, self._rng.integers(0, len(given.speeds), len(given.weights)))
+                place = legal(problem, self._rng.integers(0, len(problem.speeds), len(problem.weights)))
             heats, sharps = ((0.2, 0.001), (20.0, 400.0)) if runs % 4 == 3 else ((0.03, 0.001), (50.0, 1000.0))
             steps = length
             if runs % 4 >= 2 and self._coarsens:
-                coarse = loosely_clustered(given, self._graph, self._rng)
-                of_unit = here[coarse.unit_tasks[coarse.unit_begin[:-1]]].repeat(np.diff(coarse.unit_begin))
-                here[coarse.unit_tasks] = of_unit
+                coarse = loosely_clustered(problem, self._graph, self._rng)
+                of_unit = place[coarse.unit_tasks[coarse.unit_begin[:-1]]].repeat(np.diff(coarse.unit_begin))
+                place[coarse.unit_tasks] = of_unit
                 steps = length // 2
-                self._anneal(coarse, here, steps, heats, sharps)
+                self._anneal(coarse, place, steps, heats, sharps)
                 heats = (0.02, 0.001)
-            self._anneal(given, here, steps, heats, sharps)
+            self._anneal(problem, place, steps, heats, sharps)
             self._tell(0.5 * (runs + 1) / most)
 
     def _anneal_once(self) -> None:
-        """Large graphs: one long cool run from the best start, in slices that are sized to fit a time limit."""
+        """For large graphs: anneal in one long cool run from the best start, in slices that fit a time limit."""
         arcs, slices = len(self._given.network.task), 50
         batch = max(5, min(100, len(self._given.weights) // 20))
         paths = 1 + log_paths(self._given.network)
-        here = self.place.copy()
+        place = self.place.copy()
         steps = max(1, int(_WORK / arcs / slices if self._limit == math.inf else 2e5 / arcs))
         for number in range(slices):
             if self._done or self._left <= 0:
@@ -144,7 +148,7 @@ class Strategy:
             heats = (1e-5 * 0.1 ** (number / slices), 1e-5 * 0.1 ** ((number + 1) / slices))
             sharps = (30 * paths * 15 ** (number / slices), 30 * paths * 15 ** ((number + 1) / slices))
             begun = time.perf_counter()
-            self._anneal(self._given, here, steps, heats, sharps, batch, 16)
+            self._anneal(self._given, place, steps, heats, sharps, batch, 16)
             self._tell((number + 1) / slices)
             if self._limit < math.inf and number + 1 < slices:
                 share = 0.9 * max(0.0, self._left) / (slices - number - 1)
@@ -153,14 +157,14 @@ class Strategy:
     def _bound_by_companions(self) -> None:
         if self._done:
             return
-        given, arcs = self._given, len(self._given.network.task)
+        problem, arcs = self._given, len(self._given.network.task)
         if self._flow is None and arcs <= _DETAILED:
-            self._flow = search_shares(given, given.network)[1]
-        found = companions_bound(given, self.place, self._flow, int(min(60, 3e5 / arcs))) + given.forced
-        self.bound = max(self.bound, found)
+            self._flow = search_shares(problem, problem.network)[1]
+        bound = companions_bound(problem, self.place, self._flow, int(min(60, 3e5 / arcs))) + problem.forced
+        self.bound = max(self.bound, bound)
 
     def _prove(self, nodes: float) -> None:
-        """Go on with branch and bound, until it is complete or has tried so many placements more."""
+        """Continue branch and bound, until it is complete or has tried another ``nodes`` placements."""
         proof = self._proof = self._proof or Proof(self._given, self._flows, self.place, self.cost)
         proof.best = min(proof.best, self.cost)
         tried, at_once = 0, 20_000

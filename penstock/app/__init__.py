@@ -1,4 +1,4 @@
-"""What an application is: events, streams, elements, state, topology. Knows no engine."""
+"""The model of an application: events, streams, elements, state, topology. It is independent of any engine."""
 
 from penstock.app import reducers
 from penstock.app.application import App

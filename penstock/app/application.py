@@ -1,4 +1,4 @@
-"""The application: what a user declares, and the topology it amounts to."""
+"""The application: the user's declarations, and the topology made of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -38,15 +38,14 @@ NO_ASYNC_THERE = (
 
 
 class App:
-    """An application under construction; see the tutorial for a whole one.
+    """An application under construction; the tutorial has a complete one.
 
     Parameters
     ----------
-    name: names the run's directory unless the run is given another name.
-    on_error: what becomes of an event that cannot be decoded or whose PE raises: ``"dead-letter"``
-        keeps it with its error and goes on, ``"stop"`` stops the run, so that it stays queued.
-    trigger: time between the starts of micro-batches, unless ``--trigger`` says otherwise; 0 starts one as soon as the
-        last is over.
+    name: names the run's directory, unless the run is given another name.
+    on_error: how to treat an event that cannot be decoded or whose processing element (PE) raises: ``"dead-letter"``
+        stores it with its error and goes on; ``"stop"`` stops the run, so that the event stays queued.
+    trigger: time between the starts of micro-batches; ``--trigger`` overrides it; 0 starts one as soon as the last is over.
 
     Examples
     --------
@@ -74,18 +73,18 @@ class App:
         self.trigger = seconds(trigger)
         self.parameters: dict[str, Parameter] = {}
         self.values: dict[str, Any] = {}
-        """The parameters' values in force."""
+        """The current value of each parameter, by name."""
         self._streams: list[Stream[Any]] = []
         self._elements: list[Element] = []
         self._sinks: list[Sink] = []
 
     @checked()
     def parameter(self, name: str, default: Value, *, help: str = "", choices: Sequence[Value] | None = None) -> Value:
-        """A value that a run may set (``penstock run app.py --NAME VALUE``); returns the one in force.
+        """Declare a value that a run may set (``penstock run app.py --NAME VALUE``), and return its current value.
 
         Raises
         ------
-        ConfigurationError: it cannot be an option of that name, or the run's value is not of the default's type, or no choice.
+        ConfigurationError: the name cannot be that of an option, or the run's value has the wrong type or is not a choice.
 
         Examples
         --------
@@ -112,16 +111,16 @@ class App:
         idle: Duration | None = None,
         sample: Callable[[int], E] | None = None,
     ) -> Source[E]:
-        """Declare a stream that comes from outside.
+        """Declare a source: a stream whose events come from outside.
 
         Parameters
         ----------
-        uri: where from, unless ``--source NAME=URI`` says otherwise: a URI, or a connector.
-        event_time, lateness, late: the field that holds the event's own time, how long after the
-            greatest one seen an event may still come, and what becomes of one that comes later.
-        idle: how long the source may be silent, in processing time, before the watermark goes on without it; it holds the
-            others back for as long as it takes unless given. One that wakes is judged by the common watermark.
-        sample: makes the n-th event, for runs whose source is the generator.
+        uri: where to read from, as a URI or a connector; ``--source NAME=URI`` overrides it.
+        event_time, lateness, late: the field that holds the event's own time; by how much an event's time may lie behind the
+            greatest one seen; and how to treat an event that is later than that.
+        idle: how long the source may be silent, in processing time, before the watermark advances without it. If not given, a
+            silent source holds the watermark back. When it resumes, the common watermark decides which of its events are late.
+        sample: makes the n-th event, for runs that read from the event generator.
 
         Examples
         --------
@@ -144,7 +143,7 @@ class App:
 
     @checked()
     def stream(self, name: str, event_type: type[E]) -> Stream[E]:
-        """Declare a stream that elements emit into.
+        """Declare an internal stream, which elements emit into.
 
         Examples
         --------
@@ -163,12 +162,12 @@ class App:
     def sink(
         self, name: str, stream: Stream[Any], *, uri: str | Connection | None = None, key: str | Sequence[str] | None = None
     ) -> Sink:
-        """Declare where a stream leaves; without a URI it is JSON Lines in the run's directory.
+        """Declare a sink, which writes a stream; without a URI it writes JSON Lines into the run's directory.
 
         Parameters
         ----------
-        key: field or fields whose values name a result: a table keeps the last event of each, and the
-            adapter answers with it.
+        key: field or fields that identify a result: a table keeps the last event of each key value, and the adapter
+            returns it when asked.
 
         Examples
         --------
@@ -185,7 +184,7 @@ class App:
                 f"Sink {name} is of {stream!r}, which is no stream: give what app.stream(...) or app.source(...) returned."
             )
         if not name:
-            raise TopologyError(f"The sink of {stream.name} has no name: give it one, for files and sentences call it by that.")
+            raise TopologyError(f"The sink of {stream.name} has no name: give it one, which files and messages use.")
         sink = Sink(name, stream, uri, (key,) if isinstance(key, str) else tuple(key or ()))
         self._sinks.append(sink)
         return sink
@@ -207,25 +206,25 @@ class App:
         concurrency: int | None = None,
         timeout: Duration | None = None,
     ) -> Callable[[Body], Body]:
-        """Declare a PE in the event dialect: a function of one event, or a `ProcessingElement`.
+        """Declare a processing element (PE) in the event dialect: a function of one event, or a `ProcessingElement`.
 
-        An ``async`` function, or an ``async`` ``on_event``, is awaited for many events at once; those of one key one by one.
-        What they emit comes out in the order of the events.
+        An ``async`` function, or an ``async`` ``on_event``, is awaited for many events at once; events of one key are processed
+        one after the other. Emissions keep the order of the events.
 
         Parameters
         ----------
-        inputs, emits: the streams it listens to and those it may emit into.
-        key: field or fields whose values name the instance that gets an event.
+        inputs, emits: the streams that the PE consumes, and the streams that it may emit into.
+        key: field or fields whose values select the instance that gets an event.
         every: how often ``on_interval`` is called for each live instance.
-        expires: how long an instance is kept after the last event it got; its state then starts anew.
+        expires: how long an instance is kept after its last event; after that, its key starts with fresh state.
         timers: whether ``set_timer`` means processing time or event time (the watermark).
-        window: a state for each window of a key, as ``Tumbling("10 s")``; ``on_close`` gives its result.
-        ordered: events of a key are handed on in the order of their own times, once the watermark has passed them; what comes
-            out then depends neither on the order in which they come nor on the micro-batches.
-        at: the field that holds the time of events that are ordered or have windows, where their streams are no sources with an
-            ``event_time``.
-        concurrency: how many events of an asynchronous element are under way at once in each task, at most; 100 unless given.
-        timeout: how long each may take before it fails, as one that raises does; a minute unless given.
+        window: gives each window of a key a state of its own, as ``Tumbling("10 s")``; ``on_close`` emits its result.
+        ordered: the events of a key are processed in the order of their own times, once the watermark has passed them. The
+            output then depends neither on the order of arrival nor on how events are divided into micro-batches.
+        at: the field that holds the events' time, for ``window`` and ``ordered``; needed where an input is not a source with
+            an ``event_time``.
+        concurrency: how many events an asynchronous PE may process at once in each task; 100 unless given.
+        timeout: how long each asynchronous call may take before it fails as if it had raised; one minute unless given.
 
         Examples
         --------
@@ -301,21 +300,21 @@ class App:
         dialect: WordsOf = "event",
         **reducers: Reducer[Any],
     ) -> None:
-        """Declare a PE that reduces the events of each window of a key to one event.
+        """Declare a processing element that reduces the events of each window of a key to one event.
 
         Parameters
         ----------
-        into: the stream of the results. Its event type has the key's fields, ``start`` and ``end`` of the window if it
-            wants them, and a field for each reducer.
-        results: ``"final"``, once a window has closed; ``"updates"``, of each window that a micro-batch has touched, for sinks
-            that keep the last of a key; or ``"both"``.
-        dialect: ``"query"`` has Spark plan it, with the same results, where Spark can: tumbling and sliding windows and
-            sessions, final results, all reducers but `fold`, and a source with ``late="drop"``.
-        reducers: by field, as ``bids=reducers.count(), dearest=reducers.max("price")``; see `penstock.reducers`.
+        into: the stream of the results. Its event type has the key's fields, optionally ``start`` and ``end`` of the window,
+            and a field for each reducer.
+        results: ``"final"`` emits one result when a window closes; ``"updates"`` emits one for each window that a micro-batch
+            has changed, for sinks that keep the last event of a key; ``"both"`` does both.
+        dialect: ``"query"`` has Spark plan the aggregation, with equal results, where Spark can: tumbling and sliding windows
+            without a time zone, final results, all reducers but `fold`, and a source with ``late="drop"``.
+        reducers: by result field, as ``bids=reducers.count(), dearest=reducers.max("price")``; see `penstock.reducers`.
 
         Raises
         ------
-        TopologyError: the fields do not fit; says which.
+        TopologyError: the fields of ``into`` do not match the key, the window and the reducers; the text says how.
 
         Examples
         --------
@@ -368,26 +367,24 @@ class App:
         name: str | None = None,
         dialect: WordsOf = "event",
     ) -> Callable[[Pair], Pair]:
-        """Declare a PE that pairs events of two streams by key and time: a function of a left and a right event; or, where
-        ``right`` is a list, that combines a left event with one of each of these.
+        """Declare a processing element that joins streams by key and time: a function of a left and a right event. If ``right``
+        is a list of streams, the function takes a left event and one event of each of these.
 
         Parameters
         ----------
-        within: how long after the left event the right one may come, at least and at most, as ``("-10 min", "5 min")``; one
-            for each of several streams, in a list, or one for all.
-        how: ``"inner"``; ``"left"``, which also calls the function for a left event once nothing more can meet it, with None
-            for each side that has not; or, of two streams, ``"full"``, which does so for both sides.
-        at: the fields that hold the events' times, where the streams are no sources with an ``event_time``, the left one's
-            first.
-        max_held: the most events that an instance may hold; one more is dead-lettered, with its error. As many as come, unless
-            given.
-        dialect: ``"query"`` has Spark plan it, with the same results; the function is then called once, with objects whose
-            attributes are columns, and returns the columns of the result by name. Both streams are sources with
-            ``late="drop"``.
+        within: the least and the greatest time from the left event to the right one, as ``("-10 min", "5 min")``; with several
+            right streams, a list of one interval for each, or one interval for all.
+        how: ``"inner"``; ``"left"``, which also calls the function for a left event that can match no more, with None for each
+            side without a match; or, for two streams only, ``"full"``, which does so for both sides.
+        at: the fields that hold the events' times, the left stream's first; needed for streams that are not sources with an
+            ``event_time``.
+        max_held: the most events that an instance may hold; any further event becomes a dead letter. No limit unless given.
+        dialect: ``"query"`` has Spark plan the join, with equal results. The function is then called once, with objects whose
+            attributes are columns, and returns the result's columns by name. Both streams are sources with ``late="drop"``.
 
         Raises
         ------
-        TopologyError: there is no such interval, or the streams cannot be joined.
+        TopologyError: the interval is not valid, or the streams cannot be joined.
 
         Examples
         --------
@@ -462,17 +459,17 @@ class App:
         max_held: int | None = None,
         name: str | None = None,
     ) -> Callable[[Pair], Pair]:
-        """Declare a PE that pairs each event with the latest one of a table at its time: a function of the two.
+        """Declare a processing element that pairs each left event with the table version that was in force at its time.
 
-        A left event waits until the watermark has passed it, so that no earlier version can come. The newest version of each
-        key is kept for good.
+        The events of ``table`` are versions of a key's row. The function takes a left event and a version. A left event waits
+        until the watermark has passed it, so that no earlier version can come. A key's newest version is never dropped.
 
         Parameters
         ----------
-        within: how old a version may be; any age unless given.
+        within: the greatest age of a version; any age unless given.
         how: ``"left"``, which calls the function with None where there is no version; or ``"inner"``.
-        at: the fields that hold the events' times, where the streams are no sources with an ``event_time``.
-        max_held: the most events and versions that an instance may hold; one more is dead-lettered, with its error.
+        at: the fields that hold the events' times; needed for streams that are not sources with an ``event_time``.
+        max_held: the most events and versions that an instance may hold; any further one becomes a dead letter.
 
         Raises
         ------
@@ -530,22 +527,22 @@ class App:
         refresh: Duration = "10 s",
         name: str | None = None,
     ) -> Callable[[Pair], Pair]:
-        """Declare a PE that looks each event's row up in a static table: a function of an event and a row, or None.
+        """Declare a processing element that looks up each event's row in a static table.
 
-        The table is read whole by each worker, looked at before each micro-batch, and read again when it has changed. A
-        micro-batch that is repeated after a crash sees the table as it is then.
+        The function takes an event and its row, or None. Each worker reads the whole table, checks it before each micro-batch,
+        and reads it again when it has changed. A micro-batch that is replayed after a crash sees the table as it is by then.
 
         Parameters
         ----------
         table: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE``, ``postgresql://.../DATABASE/TABLE``.
-        key: the table's columns that name a row. by: the events' fields to look up by, if they have other names.
-        row: the type of the rows; its fields are the columns that are read.
+        key: the table's columns that identify a row. by: the events' fields to look up by, if their names differ.
+        row: the type of a row; its fields are the columns that are read.
         how: ``"left"`` calls the function with None where there is no row; ``"inner"`` does not call it.
-        refresh: how often to look for another version of a file, and to read a database's table anew.
+        refresh: how often to check a file for changes, and to read a database's table again.
 
         Raises
         ------
-        TopologyError: the table's address, its key or the events' fields do not fit.
+        TopologyError: the table's address is not valid, or its key and the events' fields do not match.
 
         Examples
         --------
@@ -570,14 +567,14 @@ class App:
         fields = columns if by is None else (by,) if isinstance(by, str) else tuple(by)
         if not columns or len(fields) != len(columns):
             raise TopologyError(f"A lookup by {', '.join(fields)} needs as many columns as key= names ({', '.join(columns)}).")
-        found = Table(table, row, columns, refresh)
+        static_table = Table(table, row, columns, refresh)
 
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "lookup"))
             check_function(pair, 2, f"Element {label}", "decorate a function of an event and its row, or None")
-            check_fields(label, inputs, fields, found, how)
-            element = declare(Lookup(pair, found, fields, how), "event", inputs, emits, name=label)
-            self._elements.append(replace(element, note=f"looks up {found.shown}, {how}"))
+            check_fields(label, inputs, fields, static_table, how)
+            element = declare(Lookup(pair, static_table, fields, how), "event", inputs, emits, name=label)
+            self._elements.append(replace(element, note=f"looks up {static_table.shown}, {how}"))
             return pair
 
         return decorate
@@ -595,18 +592,18 @@ class App:
         at: str | None = None,
         name: str | None = None,
     ) -> Callable[[Body], Body]:
-        """Declare a PE that finds sequences of a key's events: a function of the events found, one for each step.
+        """Declare a processing element that finds sequences of a key's events: a function of one event for each step.
 
         Parameters
         ----------
-        then: the steps, each a function that says whether an event fits; other events may lie between.
-        without: which event ends a sequence that has begun.
+        then: the steps, each a function that returns whether an event fits; other events may lie between them.
+        without: a function that returns whether an event cancels the sequences that have begun.
         within: the longest time from the first to the last event.
-        at: the field that holds the events' times, where the stream is no source with an ``event_time``.
+        at: the field that holds the events' times; needed where the stream is not a source with an ``event_time``.
 
         Raises
         ------
-        TopologyError: there are fewer than two steps, or no time.
+        TopologyError: there are fewer than two steps, or ``within`` is zero.
 
         Examples
         --------
@@ -654,16 +651,16 @@ class App:
         at: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Declare a PE that lets an event through unless one of its key, less than ``within`` away in time, has been.
+        """Declare a processing element that drops an event if one of its key passed less than ``within`` before or after it.
 
         Parameters
         ----------
-        into: the stream of those let through, of the same type of event.
-        at: the field that holds the events' times, where the stream is no source with an ``event_time``.
+        into: the stream of the events that pass; it carries the event type of ``inputs``.
+        at: the field that holds the events' times; needed where the stream is not a source with an ``event_time``.
 
         Raises
         ------
-        TopologyError: the time is zero, or the streams differ in their type.
+        TopologyError: ``within`` is zero, or the streams differ in their event type.
 
         Examples
         --------
@@ -704,7 +701,8 @@ class App:
             label = str(name or getattr(pair, "__name__", "join"))
             if not isinstance(at, list | tuple) or len(at) > len(streams):
                 raise TopologyError(
-                    f"Join {label} has at={at!r}: give a field, or None, for each of {', '.join(one.name for one in streams)}."
+                    f"Join {label} has at={at!r}: give a field, or None, for each of "
+                    f"{', '.join(stream.name for stream in streams)}."
                 )
             fields = (*at, *(None for _ in streams))
             times = [own_time(label, stream, field) for stream, field in zip(streams, fields, strict=False)]
@@ -727,20 +725,20 @@ class App:
         expires: Duration | None = None,
         name: str | None = None,
     ) -> Callable[[Body], Body]:
-        """Declare a PE in the batch dialect: ``pyarrow.RecordBatch`` in, ``RecordBatch`` out, or a dict of columns.
+        """Declare an element in the batch dialect: from a ``pyarrow.RecordBatch`` to a ``RecordBatch`` or a dict of columns.
 
-        With ``key`` and ``state`` the function gets three arguments, and may return None where it emits nothing: the batch,
-        whose events are in the order of their delivery; ``at``, an ``int64`` array with the place of each event's instance; and
-        the `States` of these instances. Batches may be cut anywhere, so what it does for two in turn must be what it does for
-        both in one. Rows of the result as many as the events, or as the instances, are taken to descend from these, in order.
+        With ``key`` and ``state`` the function takes three arguments: the batch, whose events are in the order of delivery;
+        ``at``, an ``int64`` array with the position of each event's instance; and the `States` of these instances. It may
+        return None to emit nothing. Batches may be cut anywhere, so two in turn must give the same result as both in one. If
+        the result has as many rows as there are events, or instances, each row is taken to descend from that at its position.
 
         Parameters
         ----------
-        key: field or fields whose values name the instance that gets an event.
+        key: field or fields whose values select the instance that gets an event.
         state: the instances' fields, each with a default.
-        on_timer: a function of the states of those instances whose timers are due; what it returns is emitted, too.
+        on_timer: a function of the states of the instances whose timers are due; its result is emitted, too.
         timers: whether ``states.due`` is processing time or event time (the watermark).
-        expires: how long an instance is kept after the last event it got; its state then starts anew.
+        expires: how long an instance is kept after its last event; after that, its key starts with fresh state.
 
         Examples
         --------
@@ -766,7 +764,7 @@ class App:
 
     @checked("inputs", "emits")
     def query(self, inputs: Streams, *, emits: Streams, name: str | None = None) -> Callable[[Body], Body]:
-        """Declare a PE in the query dialect: Spark DataFrame in, DataFrame out, planned by Spark.
+        """Declare a processing element in the query dialect: a function from Spark DataFrames to a DataFrame, planned by Spark.
 
         Examples
         --------
@@ -791,11 +789,11 @@ class App:
         return decorate
 
     def topology(self) -> Topology:
-        """The whole topology, checked.
+        """Return the topology of all declarations, checked.
 
         Raises
         ------
-        TopologyError: with one sentence on what does not fit and how to mend it.
+        TopologyError: the declarations do not fit together; the text says why, and how to mend it.
 
         Examples
         --------
@@ -806,7 +804,7 @@ class App:
         return Topology(self.name, tuple(self._streams), tuple(self._elements), tuple(self._sinks))
 
     def _repr_svg_(self) -> str | None:
-        """In a notebook: the topology, drawn; nothing while it does not fit together."""
+        """Return the topology as an SVG picture for notebooks; None while the declarations do not fit together."""
         try:
             return svg(self.topology())
         except TopologyError:
@@ -814,11 +812,11 @@ class App:
 
 
 def _asks_for_query(what: str, dialect: str) -> bool:
-    """Whether Spark is to plan it.
+    """Whether the dialect is the one that Spark plans.
 
     Raises
     ------
-    TopologyError: there is no such dialect, or not for this.
+    TopologyError: windows and joins cannot be declared in this dialect.
     """
     if dialect not in get_args(WordsOf):
         raise TopologyError(f"{what}: dialect={dialect!r}; choose {', '.join(get_args(WordsOf))}.")
@@ -826,18 +824,18 @@ def _asks_for_query(what: str, dialect: str) -> bool:
 
 
 def _one_each(within: Interval | Sequence[Interval], rights: Sequence[Stream[Any]]) -> list[Interval]:
-    """The interval of each stream.
+    """Return the interval of each right stream.
 
     Raises
     ------
-    TopologyError: there are as many as neither one nor the streams; or there is no stream.
+    TopologyError: there is no right stream, or the number of intervals is neither one nor that of the streams.
     """
     if not rights:
         raise TopologyError("A join has no stream on its right: name one, or several in a list.")
-    found = [one for one in within if isinstance(one, tuple)] or [cast(Interval, within)]
-    if len(found) not in (1, len(rights)) or any(len(one) != 2 for one in found):
+    intervals = [part for part in within if isinstance(part, tuple)] or [cast(Interval, within)]
+    if len(intervals) not in (1, len(rights)) or any(len(interval) != 2 for interval in intervals):
         raise TopologyError(
             f"A join with {', '.join(stream.name for stream in rights)} has within={within!r}: give one interval, as "
             "('-1 min', '1 min'), or one for each in a list."
         )
-    return found * (1 if len(found) == len(rights) else len(rights))
+    return intervals * (1 if len(intervals) == len(rights) else len(rights))

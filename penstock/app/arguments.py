@@ -1,4 +1,4 @@
-"""The arguments of what users call: each is what its annotation says, or is refused with a sentence that names it."""
+"""Checks of the arguments of public calls: one that does not fit its annotation is refused by an error that names it."""
 
 import inspect
 import types
@@ -23,15 +23,15 @@ WORDS = {
     "float": "number",
     "bool": "True or False",
 }
-"""What classes are called, by their names."""
+"""Words for classes in messages, by class name."""
 
 
 def checked(*later: str) -> Callable[[Call], Call]:
-    """Refuse arguments that are not what the annotations say; a call that has a sentence of its own for them is left to say it.
+    """Decorate a call to refuse arguments that do not fit its annotations. The call's own `PenstockError` takes precedence.
 
     Parameters
     ----------
-    later: arguments that are looked at when what is declared is known by name.
+    later: names of arguments that are not checked here, since the call checks them once the element's name is known.
 
     Raises
     ------
@@ -47,6 +47,7 @@ def checked(*later: str) -> Callable[[Call], Call]:
             if not hints:
                 hints.update(typing.get_type_hints(call))
             bound = signature.bind(*given, **named)
+            # The misfit is found first, but reported last: the call itself may have a more precise message.
             wrong = next(_misfits(call, signature, hints, bound, later), None)
             try:
                 made = call(*given, **named)
@@ -68,7 +69,7 @@ def checked(*later: str) -> Callable[[Call], Call]:
 def _misfits(
     call: Any, signature: inspect.Signature, hints: dict[str, Any], bound: inspect.BoundArguments, later: tuple[str, ...]
 ) -> Iterator[str]:
-    """What is said of each argument that is not what its annotation says."""
+    """Yield a message for each argument that does not fit its annotation."""
     called = bound.arguments.get("name")
     label = f" {called}" if isinstance(called, str) else ""
     for name, value in bound.arguments.items():
@@ -80,7 +81,7 @@ def _misfits(
 
 
 def _mend(hint: Any) -> str:
-    """What is wrong with a value that an annotation does not allow."""
+    """Return the end of a message about a value that an annotation does not allow: what is allowed."""
     members = [member for member in typing.get_args(hint) if member is not type(None)]
     plain = members[0] if typing.get_origin(hint) in (typing.Union, types.UnionType) and len(members) == 1 else hint
     if typing.get_origin(plain) is Literal:
@@ -91,7 +92,7 @@ def _mend(hint: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says."""
+    """Whether a value fits an annotation."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, TypeVar):
         members = hint.__constraints__ or ((hint.__bound__,) if hint.__bound__ is not None else (Any,))
@@ -127,7 +128,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def words(hint: Any) -> str:
-    """What an annotation allows."""
+    """Return a description of the values that an annotation allows."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, TypeVar):
         return " or ".join(map(words, hint.__constraints__)) or (words(hint.__bound__) if hint.__bound__ else "value")
@@ -148,10 +149,10 @@ def words(hint: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value, in so many characters as a sentence has room for."""
+    """Return a value's representation, cut to 79 characters for use in a message."""
     try:
         text = repr(value)
-    except Exception:  # a class that is half made
+    except Exception:  # the object may be half made
         text = f"a {type(value).__name__}"
     return text if len(text) < 80 else f"{text[:76]}..."
 

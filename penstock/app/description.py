@@ -1,4 +1,4 @@
-"""The description of a topology as plain data: what a recording keeps of it, and what is drawn."""
+"""The description of a topology as plain data, for recordings and drawings."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ class EventTimeDescription(msgspec.Struct, frozen=True):
 
 
 class StreamDescription(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A stream: its event's class, and the types of its fields as they are written."""
+    """A stream: the name of its event class, and the types of the event's fields as text."""
 
     name: str
     event: str
@@ -25,7 +25,7 @@ class StreamDescription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ElementDescription(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An element; ``stage`` is how many keyed hops lead to it, durations are in seconds."""
+    """An element; ``stage`` is the number of keyed hops up to it, itself included; durations are in seconds."""
 
     name: str
     dialect: Literal["event", "batch", "query"]
@@ -40,14 +40,14 @@ class ElementDescription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SinkDescription(msgspec.Struct, frozen=True):
-    """A sink."""
+    """A sink, and the stream that it writes."""
 
     name: str
     stream: str
 
 
 class Description(msgspec.Struct, frozen=True):
-    """A topology."""
+    """A topology as plain data."""
 
     application: str
     streams: list[StreamDescription]
@@ -56,5 +56,5 @@ class Description(msgspec.Struct, frozen=True):
 
     @property
     def sources(self) -> list[StreamDescription]:
-        """The streams that come from outside."""
+        """The streams whose events come from outside."""
         return [stream for stream in self.streams if stream.source]

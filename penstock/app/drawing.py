@@ -7,7 +7,7 @@ from penstock.app.topology import Topology
 
 
 class Node(NamedTuple):
-    """A box of the drawing; ``group`` is the query that an element runs in, where that is to be shown."""
+    """A box of the drawing; ``group`` names the query that an element runs in, or is empty if that is not shown."""
 
     identity: str
     kind: str
@@ -25,7 +25,7 @@ class Edge(NamedTuple):
 
 
 def nodes_and_edges(topology: Description) -> tuple[list[Node], list[Edge]]:
-    """Boxes for sources, elements and sinks; arrows for the streams between them."""
+    """Return a box for each source, element and sink, and an arrow for each stream between two of them."""
     elements, sinks = topology.elements, topology.sinks
     nodes = [Node(f"source_{source.name}", "source", source.name, source.event) for source in topology.sources]
     for element in elements:
@@ -44,7 +44,7 @@ def nodes_and_edges(topology: Description) -> tuple[list[Node], list[Edge]]:
 
 
 def mermaid(topology: Topology) -> str:
-    """The topology as a Mermaid flowchart."""
+    """Return a topology as a Mermaid flowchart."""
     nodes, edges = nodes_and_edges(topology.describe())
     shape = {"source": ("([", "])"), "sink": ("[(", ")]"), "element": ("[", "]"), "keyed": ("[[", "]]")}
     lines = ["flowchart LR"]

@@ -26,7 +26,7 @@ Duration = str | float | int | timedelta
 
 
 def seconds(duration: Duration) -> float:
-    """Read a duration as seconds.
+    """Return a duration in seconds.
 
     Parameters
     ----------

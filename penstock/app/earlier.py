@@ -1,8 +1,8 @@
-"""Shapes in which earlier versions of an element's code have stored its state, and that this one reads by its ``migrate``.
+"""Shapes of state that earlier versions of an element's code have stored, and that the current version reads by ``migrate``.
 
-Instances are migrated when they are touched, as they are read and written anyway; until then they lie as they were stored. So
-each of them says how many migrations it has behind it, and a run's manifest has the shapes, from the oldest to the last before
-today's.
+An instance is migrated when it is first used, as it is then read and written anyway; until then it stays as it was stored. So
+each stored instance records how many migrations it has had, and a run's manifest has the earlier shapes, oldest first, without
+the current one.
 """
 
 import re
@@ -16,21 +16,20 @@ from penstock.app.shape import Shape, is_same, misfit
 
 HEX = re.compile(r"(?:[0-9a-f]{2})+")
 EARLIER = "earlier"
-"""The shapes, in the schema of an element's state."""
+"""The field of an element's state schema that holds the earlier shapes."""
 
 OWN_CLASS = "a class of its own"
-"""What the state means of an element whose class the user has written."""
+"""The ``form`` in the state's meaning, for an element whose class the user has written."""
 
 
 class EarlierForm(msgspec.Struct, frozen=True):
-    """How instances of one of these shapes are read.
+    """How to read instances stored in one earlier shape.
 
     Parameters
     ----------
-    fields: of the stored state, in their order. by_place: whether it lies as a list of their values.
-    fitting: the fields that today's class has, too, and reads as they are. whole: whether it is today's shape again.
-    tag: the field that held the class's tag, if it had one. omitted: MessagePack of the defaults that were left out of what is
-        stored.
+    fields: the stored fields, in order. by_place: whether the state is stored as a list of values, without names.
+    fitting: the fields that the current class also has, and can read. whole: whether the shape equals the current one.
+    tag: the field that held the class's tag, if it had one. omitted: defaults, as MessagePack, that stored values leave out.
     """
 
     fields: tuple[str, ...]
@@ -42,26 +41,26 @@ class EarlierForm(msgspec.Struct, frozen=True):
 
 
 def may_migrate(schema: dict[str, Any]) -> bool:
-    """Whether an element with such state can have a ``migrate``."""
+    """Whether an element with state of this schema can have a ``migrate``."""
     return bool(schema.get("means", {}).get("form") == OWN_CLASS and schema["kept"] == "in objects")
 
 
 def with_earlier(old: dict[str, Any], new: dict[str, Any], element: Element) -> dict[str, Any]:
-    """The schema of an element that is to go on from another one, with the shapes that it migrates."""
+    """Return the schema ``new`` of an element that resumes from state of the schema ``old``, with the shapes to migrate."""
     if not may_migrate(new) or not may_migrate(old):
         return new
     shapes = list(old.get(EARLIER, []))
     has_hook = element.prototype is not None and overrides(element.prototype, "migrate")
     if misfit(old["state"], new["state"], "its state") is not None:
         shapes.append(old["state"])
-    # What was to be migrated once means something else than what it may fit by now.
+    # A shape once listed must still be migrated, even if it fits the current one again: its values may mean something else.
     if not shapes or not (has_hook or all(is_same(shape, new["state"]) for shape in shapes)):
         return new
     return {**new, EARLIER: shapes}
 
 
 def forms_of(schema: dict[str, Any]) -> tuple[EarlierForm, ...]:
-    """How instances in the earlier shapes of an element's state are read, by how many migrations they have behind them."""
+    """Return how to read each earlier shape of an element's state, indexed by the number of migrations an instance has had."""
     return tuple(_form(shape, schema["state"]) for shape in schema.get(EARLIER, []))
 
 

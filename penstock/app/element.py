@@ -1,4 +1,4 @@
-"""Processing elements (PEs): the classes and functions that users write, and their declarations."""
+"""Processing elements (PEs): the base class of the users' classes, and the declaration of an element."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,20 +21,20 @@ from penstock.kinds.event import Event
 Dialect = Literal["event", "batch", "query"]
 Emitted = Iterable[Emission] | Emission | None
 Awaited = Awaitable[Emitted] | AsyncIterator[Emission]
-"""What an asynchronous function returns."""
+"""The return type of an asynchronous body."""
 
 CONCURRENCY = 100
-"""How many calls of an asynchronous element are under way at once in a task, unless it says otherwise."""
+"""Default number of concurrent calls of an asynchronous element in a task."""
 TIMEOUT_S = 60.0
-"""How long one of them may take, unless the element says otherwise."""
+"""Default time limit of one call of an asynchronous element, in seconds."""
 
 
 class InstanceContext:
-    """What an instance may know of its surroundings: the micro-batch's clock and its own timer.
+    """The surroundings that an instance can see: the micro-batch's clock and watermark, and the instance's own timer.
 
-    Times are in seconds since the epoch; ``due`` is when the timer of the instance now at work
-    fires, or None; ``event_time`` says whether timers follow the watermark; ``fired`` is the watermark of the micro-batch
-    before, by which timers have fired; ``late_in_part`` counts the events some of whose windows had closed.
+    Times are in seconds since the epoch. ``due`` is when the timer of the current instance fires, or None. ``event_time`` says
+    whether timers follow the watermark. ``fired`` is the watermark of the previous micro-batch, up to which timers have fired.
+    ``late_in_part`` counts the events for which some windows, but not all, had closed.
     """
 
     __slots__ = ("due", "event_time", "fired", "late_in_part", "now", "watermark", "windowed")
@@ -49,14 +49,14 @@ class InstanceContext:
         self.windowed = WindowContext(self)
 
     def of_its_own(self, due: float | None) -> "InstanceContext":
-        """A context for one instance alone, with its timer, while others are at work beside it."""
+        """Return a separate context for one instance, with its timer; needed while several instances run concurrently."""
         own = InstanceContext(self.now, self.watermark, self.event_time, self.fired)
         own.due = due
         return own
 
 
 class WindowContext:
-    """What the state of a window may know of its surroundings: the clock and the watermark; its timer is its end."""
+    """The surroundings that a window's state can see: the clock and the watermark. Its only timer is the window's end."""
 
     __slots__ = ("_context",)
 
@@ -77,7 +77,7 @@ class WindowContext:
 
     @property
     def due(self) -> None:
-        """None: a window closes by itself."""
+        """None, as a window has no timer of its own: it closes by itself."""
 
     @due.setter
     def due(self, due: float | None) -> None:
@@ -87,9 +87,8 @@ class WindowContext:
 class ProcessingElement(msgspec.Struct, dict=True):
     """A prototype of a PE: subclass it, annotate its state, give every field a default.
 
-    One instance per key value is made on first use; its annotated fields are its state, kept and
-    recovered by Spark's state store. Override the hooks you need. Each may yield emissions,
-    return one, or return nothing.
+    One instance per key value is made on first use. Its annotated fields are its state, which Spark's state store keeps and
+    recovers. Override the hooks you need. Each may yield emissions, return one, or return nothing.
 
     >>> class Counter(ProcessingElement):
     ...     seen: int = 0
@@ -101,64 +100,63 @@ class ProcessingElement(msgspec.Struct, dict=True):
 
     key: ClassVar[Any] = None
     window: ClassVar[Any] = None
-    """The window that a hook is called for, where the prototype is declared with one; see `penstock.app.window.Window`."""
+    """The window that the current hook call is for, if the element has windows; see `penstock.app.window.Window`."""
     _context: ClassVar[Any] = None
 
     def on_event(self, event: Any) -> Emitted | Awaited:
-        """Called for each event, in the order in which the source delivered those of this key.
+        """Called for each event of the instance's key, in the order of delivery by the source.
 
-        It may be ``async``: then instances are at work side by side, each with one event at a time.
+        It may be ``async``: then instances run concurrently, each with one event at a time.
         """
 
     def on_batch(self) -> Emitted:
-        """Called once per micro-batch, after its events, for each instance that they touched."""
+        """Called once per micro-batch, after its events, for each instance that got an event."""
 
     def on_timer(self) -> Emitted:
-        """Called when the timer that this instance set has come due."""
+        """Called when the timer that this instance has set is due."""
 
     def on_interval(self) -> Emitted:
-        """Called for every live instance once per interval, where the prototype declares ``every``."""
+        """Called for every live instance once per interval, if the element is declared with ``every=``."""
 
     def on_close(self) -> Emitted:
-        """Called when the watermark has passed the end of a window; declared with ``window=``."""
+        """Called when the watermark has passed the end of a window, if the element is declared with ``window=``."""
 
     def on_late(self, event: Any) -> Emitted:
-        """Called for an event of a window that has closed and is still kept; ``on_event``, then ``on_close``, unless given."""
+        """Called for an event of a closed window that is still kept. By default ``on_event``, then ``on_close``, is called."""
 
     def merge(self, other: Any) -> None:
-        """Take in the state of another part of the same window, which comes after this one."""
+        """Merge into this state that of a later part of the same window."""
 
     @classmethod
     def migrate(cls, old: dict[str, Any]) -> "ProcessingElement":
-        """Make today's state of what an earlier version of this class has stored and this one cannot read; a `classmethod`.
+        """Convert state that an earlier version of this class has stored, and this version cannot read; a `classmethod`.
 
-        Called for each instance when it is touched first, so it stays in the class as long as the run goes on.
+        It is called for each instance when that is first used, so keep it in the class as long as the run goes on.
 
         Parameters
         ----------
-        old: the stored fields by the names that are stored (of ``rename=``, the encoded ones), whichever version has stored
-            them. Those that this class has, too, and reads, are of its types; the others as MessagePack has them: texts for
-            decimals, UUIDs and durations, lists for sets and tuples, dicts for events; one that cannot be had without its type
-            (a dict whose keys are events) is absent. What is put into a field so is read as the field's type.
+        old: the stored fields by their stored names (with ``rename=``, the encoded ones), whichever version stored them. Fields
+            that this class also has, and can read, have its types. The others are as in MessagePack: texts for decimals, UUIDs
+            and durations, lists for sets and tuples, dicts for events. A field that cannot be decoded without its type (a dict
+            whose keys are events) is absent. Such plain values may be put into fields: they are read as the field's type.
         """
         raise NotImplementedError
 
     @property
     def now(self) -> datetime:
-        """The micro-batch's processing time; the same when a batch is replayed after a crash."""
+        """The micro-batch's processing time, UTC; unchanged when the micro-batch is replayed after a crash."""
         return datetime.fromtimestamp(self._context.now, UTC)
 
     @property
     def watermark(self) -> datetime | None:
-        """The event time before which no more events are awaited; None before the first one."""
+        """The watermark: the event time before which no more events are expected; None before the first event."""
         mark = self._context.watermark
         return None if mark is None else datetime.fromtimestamp(mark, UTC)
 
     def set_timer(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
-        """Ask for ``on_timer`` at a time, or after a duration from now; replaces an earlier request.
+        """Request a call of ``on_timer`` at a time, or a duration after now. It replaces an earlier request.
 
-        In a prototype with ``timers="event"`` the time is compared with the watermark, so only
-        ``at`` has a meaning there.
+        With ``timers="event"`` the time is compared with the watermark, so only ``at`` is allowed.
         """
         if at is not None and after is None:
             at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
@@ -169,32 +167,32 @@ class ProcessingElement(msgspec.Struct, dict=True):
             raise TypeError("set_timer takes at=, or (with timers on processing time) after=, and not both.")
 
     def cancel_timer(self) -> None:
-        """Forget the timer that this instance set, if any."""
+        """Cancel the timer that this instance has set, if any."""
         self._context.due = None
 
 
 HOOKS = ("on_event", "on_batch", "on_timer", "on_interval")
 WINDOW_HOOKS = ("on_event", "on_batch", "on_close", "on_late", "merge")
-"""Those of a prototype that is declared with a window, whose timer is the window's."""
+"""The hooks of a class that is declared with a window. It has no timer hooks, as its timer is the window's end."""
 
 
 def overrides(prototype: type[ProcessingElement], hook: str) -> bool:
-    """Whether a prototype has its own body for a hook."""
+    """Whether a prototype overrides a hook of `ProcessingElement`."""
     own, plain = getattr(prototype, hook), getattr(ProcessingElement, hook)
-    return getattr(own, "__func__", own) is not getattr(plain, "__func__", plain)  # of a class method, too
+    return getattr(own, "__func__", own) is not getattr(plain, "__func__", plain)  # unwraps class methods
 
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A body that has something to do before each micro-batch."""
+    """An element's body that must be prepared before each micro-batch."""
 
     def prepare(self) -> None:
-        """Called before the events of a micro-batch, and before a run."""
+        """Called before a run starts, and before the events of each micro-batch."""
 
 
 @dataclass(frozen=True)
 class Element:
-    """The declaration of a PE: what it consumes, emits, and is keyed by."""
+    """The declaration of a PE: its body, the streams that it consumes and emits into, and its key."""
 
     name: str
     body: Any
@@ -206,60 +204,60 @@ class Element:
     expires: float | None = None
     timers: Literal["processing", "event"] = "processing"
     state: type[Event] | None = None
-    """The fields of an instance, where they are kept in columns (a keyed element of the batch dialect)."""
+    """The fields of an instance's state, for a keyed element of the batch dialect, whose state is kept in columns."""
     on_timer: Callable[[Any], Any] | None = None
-    """Called with the instances whose timers are due, where they are kept in columns."""
+    """Called with the states of the instances whose timers are due, where state is kept in columns."""
     window: Any = None
-    """Its `penstock.app.window.Windowing`, or None."""
+    """The `penstock.app.window.Windowing`, or None."""
     ordered: bool = False
-    """Whether its events are handed on in the order of their times."""
+    """Whether the events of a key are processed in the order of their event times."""
     note: str = ""
-    """What a drawing says of it besides its key: its windows, or what it joins."""
+    """A text for drawings, besides the key: the windows, or the kind of join."""
     concurrency: int = 1
-    """How many of its calls are under way at once in a task, at most."""
+    """The greatest number of concurrent calls in a task."""
     timeout: float | None = None
-    """How long one of them may take, in seconds; None where it is not asynchronous."""
+    """The time limit of a call, in seconds; None if the element is not asynchronous."""
 
     @property
     def keyed(self) -> bool:
-        """Whether events reach this PE by key."""
+        """Whether events are distributed to instances by key."""
         return bool(self.key)
 
     @property
     def asynchronous(self) -> bool:
-        """Whether its calls are awaited, many at once."""
+        """Whether the body is asynchronous, so that many calls are awaited at once."""
         return self.timeout is not None
 
     @property
     def judges_lateness(self) -> bool:
-        """Whether its windows, or the order of its events, say which events are late, and not the watermark alone."""
+        """Whether its windows or its ordering decide which events are late, rather than the watermark alone."""
         return self.ordered or (self.window is not None and self.window.timed)
 
     @property
     def waits_for_watermark(self) -> bool:
-        """Whether it has timers on event time, which windows and joins are made of, too."""
+        """Whether it has event-time timers; windows and joins have them, too."""
         return self.has_timers and self.timers == "event"
 
     @property
     def has_timers(self) -> bool:
-        """Whether its instances may be called without an event."""
+        """Whether its instances may be called without an event, by a timer or an interval."""
         if self.prototype is None:
             return self.on_timer is not None
         return overrides(self.prototype, "on_timer") or self.every is not None
 
     def prepare(self) -> None:
-        """What comes before the events of a micro-batch, and before a run: a static table is read.
+        """Prepare the body before a run, and before the events of a micro-batch: a lookup reads its static table.
 
         Raises
         ------
-        SourceError: it cannot be read.
+        SourceError: the table cannot be read.
         """
         if self.prototype is None and isinstance(self.body, Prepared):
             self.body.prepare()
 
     @property
     def prototype(self) -> type[ProcessingElement] | None:
-        """The class from which instances are made, or None where the body is a function."""
+        """The class that instances are made from, or None if the body is a function."""
         return self.body if isinstance(self.body, type) else None
 
 
@@ -279,7 +277,7 @@ def declare(
     concurrency: int | None = None,
     timeout: Duration | None = None,
 ) -> Element:
-    """Check one PE by itself and declare it; what concerns its neighbours `Topology` checks."""
+    """Return the declaration of a PE, checked by itself; `Topology` checks how it fits with its neighbours."""
     label = name or getattr(body, "__name__", None)
     if label is None:
         raise TopologyError(f"The element {body!r} has no name: pass name='...'.")
@@ -304,7 +302,7 @@ def declare(
 
 
 def _awaiting(element: Element, concurrency: int | None, timeout: Duration | None) -> Element:
-    """An element with the bounds of its calls, where they are asynchronous."""
+    """Return the element with its concurrency and time limit set, if it is asynchronous; refuse them otherwise."""
     call = element.body if element.prototype is None else element.prototype.on_event
     if not is_asynchronous(call):
         if concurrency is None and timeout is None:
@@ -371,16 +369,16 @@ def _check_body(element: Element) -> None:
 
 
 def _check_hooks(element: Element) -> None:
-    """Hooks are called as they are documented, and what looks like a hook is one."""
+    """Check that the body and its hooks can be called with their arguments, and that no method is a misspelt hook."""
     name, prototype = element.name, element.prototype
     if prototype is None:
-        given, what = _handed(element)
+        arguments, what = _handed(element)
         may_wait = element.dialect == "event"
-        check_function(element.body, given, f"Element {name}", f"it must accept {what}", awaited=may_wait)
+        check_function(element.body, arguments, f"Element {name}", f"it must accept {what}", awaited=may_wait)
         if element.on_timer is not None:
             check_function(element.on_timer, 1, f"Element {name}: on_timer", "it must accept the states that are due")
         return
-    for hook, given, example in (
+    for hook, arguments, example in (
         ("on_event", 2, "def on_event(self, event)"),
         ("on_batch", 1, "def on_batch(self)"),
         ("on_timer", 1, "def on_timer(self)"),
@@ -389,7 +387,7 @@ def _check_hooks(element: Element) -> None:
         if overrides(prototype, hook):
             awaited = hook == "on_event"
             check_function(
-                getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}", awaited=awaited
+                getattr(prototype, hook), arguments, f"Element {name}: {hook}", f"write it as {example}", awaited=awaited
             )
     check_methods(name, prototype, HOOKS)
     if overrides(prototype, "migrate"):
@@ -402,7 +400,7 @@ def _check_hooks(element: Element) -> None:
 
 
 def refuse_migrate(name: str, body: type[ProcessingElement], what: str) -> None:
-    """Refuse a ``migrate`` that would never be called.
+    """Refuse a class that has a ``migrate`` which would never be called.
 
     Raises
     ------
@@ -413,7 +411,7 @@ def refuse_migrate(name: str, body: type[ProcessingElement], what: str) -> None:
 
 
 def check_cases(element: Element) -> None:
-    """Refuse fields that differ in case alone where Spark plans: it takes them for one.
+    """Refuse fields whose names differ only in case, in an element that Spark plans: it does not tell them apart.
 
     Raises
     ------
@@ -431,11 +429,11 @@ def check_cases(element: Element) -> None:
 
 
 def _handed(element: Element) -> tuple[int, str]:
-    """With how many arguments the function of an element is called, and what they are."""
+    """Return the number of arguments that an element's function is called with, and a description of them."""
     several = len(element.inputs)
     match element.dialect:
         case "query":
-            return several, f"{several} DataFrames"  # one for each stream
+            return several, f"{several} DataFrames"  # one for each input stream
         case "batch" if element.keyed:
             return 3, "a RecordBatch, the places of its instances, and their states"
         case "batch":
@@ -445,7 +443,7 @@ def _handed(element: Element) -> tuple[int, str]:
 
 
 def check_methods(name: str, prototype: type[ProcessingElement], hooks: Sequence[str]) -> None:
-    """Refuse a method that looks like a hook and is none.
+    """Refuse a method whose name looks like that of a hook, but is not one of the given hooks.
 
     Raises
     ------
@@ -463,7 +461,7 @@ def check_methods(name: str, prototype: type[ProcessingElement], hooks: Sequence
 
 
 def check_state(element: Element) -> None:
-    """Refuse a prototype whose state cannot be kept.
+    """Refuse a prototype whose state could not be stored and read back.
 
     Raises
     ------
@@ -477,6 +475,7 @@ def check_state(element: Element) -> None:
             f"Element {element.name} declares state ({', '.join(prototype.__struct_fields__)}) but has no key: "
             "add key='field' so that each key value has its own, or drop the state."
         )
+    # A field without an annotation would be a class attribute, which all instances share and no store keeps.
     annotated = {name for base in prototype.__mro__ for name in vars(base).get("__annotations__", ())}
     for name, value in vars(prototype).items():
         plain = not (name.startswith("_") or name in prototype.__struct_fields__ or hasattr(type(value), "__get__"))

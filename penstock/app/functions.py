@@ -1,4 +1,4 @@
-"""Functions that users hand over, looked at before they are called."""
+"""Checks of the functions that users pass, before these are called."""
 
 import inspect
 from collections.abc import Callable
@@ -8,21 +8,21 @@ from penstock.errors import TopologyError
 
 
 def is_asynchronous(function: Any) -> bool:
-    """Whether what a call returns is to be awaited, or iterated with ``async for``."""
-    calls = (function, getattr(function, "__call__", None))  # noqa: B004  # of an object, what calls it
+    """Whether a call returns an awaitable, or an iterator for ``async for``."""
+    calls = (function, getattr(function, "__call__", None))  # noqa: B004  # for callable objects
     return any(inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call) for call in calls)
 
 
 def check_function(function: Any, given: int, what: str, mend: str, *, awaited: bool = False) -> None:
-    """See that something can be called with so many arguments, and that the call does what it says.
+    """Check that a function can be called with a number of arguments, and is not asynchronous by mistake.
 
     Parameters
     ----------
-    awaited: whether it may be asynchronous.
+    given: the number of arguments. what, mend: the message's subject and advice. awaited: whether it may be asynchronous.
 
     Raises
     ------
-    TopologyError: it cannot be called so, or is asynchronous, which nothing here awaits.
+    TopologyError: the function cannot be called so, or is asynchronous where nothing awaits it.
     """
     if not callable(function):
         raise TopologyError(f"{what} is {function!r}, which cannot be called: {mend}.")
@@ -30,7 +30,7 @@ def check_function(function: Any, given: int, what: str, mend: str, *, awaited: 
         raise TopologyError(f"{what} is asynchronous, and nothing here awaits it: {mend}, with def in place of async def.")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of what is not written in Python nothing is known
+    except (TypeError, ValueError):  # functions not written in Python may have no signature
         return
     try:
         signature.bind(*[None] * given)
@@ -39,12 +39,12 @@ def check_function(function: Any, given: int, what: str, mend: str, *, awaited: 
 
 
 def check_plain_function(function: Callable[..., Any], given: int, what: str, mend: str) -> None:
-    """As `check_function`, of what answers by what it returns.
+    """Check a function as `check_function` does, and that it returns a value.
 
     Raises
     ------
-    TopologyError: or it yields, so that it answers nothing, and what it makes is always true.
+    TopologyError: as `check_function`; or the function yields: the generator that it returns would always count as true.
     """
     check_function(function, given, what, mend)
     if inspect.isgeneratorfunction(function):
-        raise TopologyError(f"{what} yields, and is to return what it finds: {mend}.")
+        raise TopologyError(f"{what} yields, but must return its result: {mend}.")

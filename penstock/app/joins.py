@@ -1,7 +1,7 @@
-"""Joins of streams by key and time, and events let through once: prototypes that hold events for as long as they may match.
+"""Joins of streams by key and time, and the removal of duplicates: prototypes that hold events while these may still match.
 
-What is held is dropped once the watermark says that nothing can match it any more. Results do not depend on the order in
-which events come, as long as none is late.
+A held event is dropped once the watermark shows that nothing can match it any more. Results do not depend on the order of
+arrival, as long as no event is late.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -28,7 +28,7 @@ Interval = tuple[Duration, Duration]
 
 
 class Held(msgspec.Struct, Generic[E], array_like=True):
-    """An event that waits for others, its time in microseconds, and whether it has met one."""
+    """An event that is held for matches, its time in microseconds, and whether it has had a match."""
 
     event: E
     time: int
@@ -39,7 +39,7 @@ held_time = attrgetter("time")
 
 
 class Joining(Stepwise):
-    """What all joins have in common."""
+    """Base of the prototypes of joins."""
 
     left_type: ClassVar[type[Event]]
     left_time: ClassVar[Callable[[Any], Any]]
@@ -52,12 +52,12 @@ class Joining(Stepwise):
 
     @classmethod
     def meaning(cls) -> dict[str, Any]:
-        """With the fields that hold the times."""
+        """Add the fields that hold the event times; see `Stepwise.meaning`."""
         return {**super().meaning(), "fields of the times": [field_of(reader) for reader in cls._readers()]}
 
     @classmethod
     def _readers(cls) -> list[Any]:
-        """What reads the times, of each input."""
+        """Return the functions that read an event's time, one for each input."""
         raise NotImplementedError
 
     def _is_left(self, event: Any) -> bool:
@@ -71,15 +71,15 @@ class Joining(Stepwise):
         return of_watermark(self._context.watermark)
 
     def _wake_after(self, times: list[int]) -> None:
-        """Ask for the timer once the watermark is past the earliest of some times."""
+        """Set the timer for when the watermark has passed the earliest of the given times; no timer without times."""
         self._context.due = (min(times) + 1) / SECOND if times else None
 
     def _check_room(self, held: int) -> None:
-        """Refuse another event where as many are held as may be.
+        """Refuse another event if ``max_held`` events are held already.
 
         Raises
         ------
-        StateError: which dead-letters the event.
+        StateError: the limit is reached; the event becomes a dead letter.
         """
         if self.max_held is not None and held >= self.max_held:
             raise StateError(
@@ -89,7 +89,7 @@ class Joining(Stepwise):
 
 
 class Side(NamedTuple):
-    """A stream that an interval join pairs with its left one: the field that holds its events, their times, its interval."""
+    """A right stream of an interval join: the state field and type of its events, their time reader, and the interval (us)."""
 
     held: str
     kind: type[Event]
@@ -99,8 +99,8 @@ class Side(NamedTuple):
 
 
 class IntervalJoin(Joining):
-    """Combines each event of the left stream with one of each other side that comes within the side's interval around it; both
-    ends belong to it. A combination is said when the last of its events has come.
+    """Combines each left event with one event of each other side that lies within the side's interval around it, both ends
+    included. A combination is emitted when the last of its events arrives.
     """
 
     form = "events that wait for others near them"
@@ -113,8 +113,9 @@ class IntervalJoin(Joining):
         return [cls.left_time, *(side.time for side in cls.sides)]
 
     def on_event(self, event: Any) -> Iterator[Emission]:
-        """Combine it with those that are held, and hold it."""
+        """Combine the event with the matching held events, and hold it."""
         self._check_room(len(self.left) + sum(len(self._held(side)) for side in self.sides))
+        # A right event completes combinations only with left events in its interval, each with the other sides' held events.
         own = None if self._is_left(event) else next(side for side in self.sides if type(event) is side.kind)
         if own is None:
             held = Held(event, microseconds(type(self).left_time(event)))
@@ -139,20 +140,20 @@ class IntervalJoin(Joining):
         return held
 
     def _near(self, side: Side, left: Held[Any]) -> list[Held[Any]]:
-        """Those of a side that a left event goes with."""
+        """Return the held events of a side that match a left event."""
         return _between(self._held(side), left.time + side.lower, left.time + side.upper)
 
     def is_empty(self) -> bool:
-        """Whether nothing is held."""
+        """Whether no event is held."""
         return not (self.left or any(map(self._held, self.sides)))
 
     def is_due(self) -> bool:
-        """Whether something is held that nothing can match any more."""
+        """Whether an event is held that nothing can match any more."""
         ends = self._ends()
         return bool(ends) and min(ends)[0] < self._mark
 
     def step(self) -> Iterable[Emission]:
-        """Drop it, and say so if it has met nothing."""
+        """Drop the first event that nothing can match; in an outer join, emit its result if it had no match."""
         place = min(self._ends())[1]
         held = self._lists()[place].pop(0)
         if held.met or self.how == "inner" or (self.how == "left" and place):
@@ -163,35 +164,35 @@ class IntervalJoin(Joining):
         return [emission for others in product(*near) for emission in self._pair(held.event, *others)]
 
     def skip(self) -> Any:
-        """Drop it."""
+        """Drop the first event that nothing can match, without a result, and return it."""
         return self._lists()[min(self._ends())[1]].pop(0).event
 
     def rearm(self) -> None:
-        """Once the watermark is past the time at which the next one can be dropped."""
+        """Set the timer for when the watermark has passed the time up to which the next held event may match."""
         self._wake_after([end for end, _ in self._ends()])
 
     def _lists(self) -> list[list[Held[Any]]]:
         return [self.left, *map(self._held, self.sides)]
 
     def _ends(self) -> list[tuple[int, int]]:
-        """Until when the earliest of each list may be matched, and whose that is; a left one goes before what it may go
-        with.
+        """Return, for the earliest event of each list, until when it may match (microseconds) and the list's index; the left
+        list has index 0, so that at equal times a left event is dropped before its candidates.
         """
         longest = max(0, *(side.upper for side in self.sides)) if len(self.sides) > 1 else 0
         last = max(side.upper for side in self.sides)
         ends = [(held.time + last, 0) for held in self.left[:1]]
-        for place, side in enumerate(self.sides, start=1):  # kept for left events that wait for another side
+        for place, side in enumerate(self.sides, start=1):  # held longer, for left events that wait for another side
             ends += [(held.time - side.lower + longest, place) for held in self._held(side)[:1]]
         return ends
 
 
 def _between(held: list[Held[Any]], first: int, last: int) -> list[Held[Any]]:
-    """Of a list by time, those from one time to another."""
+    """Return the events of a list sorted by time that lie between two times, both included."""
     return held[bisect_left(held, first, key=held_time) : bisect_right(held, last, key=held_time)]
 
 
 class LatestJoin(Joining):
-    """Pairs each left event with the latest right one at or before its time, once none of these can come any more."""
+    """Pairs each left event with the latest right event (version) at or before its time, once no such event can still come."""
 
     form = "events that wait for the version of their time"
     by_input = True
@@ -207,24 +208,24 @@ class LatestJoin(Joining):
         return [cls.left_time, cls.right_time]
 
     def on_event(self, event: Any) -> None:
-        """Hold it."""
+        """Hold the event."""
         self._check_room(len(self.left) + len(self.right))
         if self._is_left(event):
             insort(self.left, Held(event, microseconds(type(self).left_time(event))), key=held_time)
         else:
             insort(self.right, Held(event, microseconds(type(self).right_time(event))), key=held_time)
-        self._arm()  # and nothing is dropped: what windows say in this micro-batch may still come, and be older
+        self._arm()  # drops no version: results of windows in this micro-batch may still arrive, and be older
 
     def is_empty(self) -> bool:
-        """Whether there is neither a version nor an event that waits for one."""
+        """Whether neither a version nor a left event is held."""
         return not (self.left or self.right)
 
     def is_due(self) -> bool:
-        """Whether the watermark has passed a left event."""
+        """Whether the watermark has passed a held left event."""
         return bool(self.left) and self.left[0].time < self._mark
 
     def step(self) -> Iterable[Emission]:
-        """Pair it with the version in force at its time."""
+        """Pair the earliest left event with the version in force at its time."""
         held = self.left.pop(0)
         place = bisect_right(self.right, held.time, key=held_time) - 1
         version = self.right[place] if place >= 0 else None
@@ -233,22 +234,22 @@ class LatestJoin(Joining):
         return self._pair(held.event, version.event)
 
     def skip(self) -> Any:
-        """Leave it out."""
+        """Drop the earliest left event without a result, and return it."""
         return self.left.pop(0).event
 
     def rearm(self) -> None:
-        """Drop versions that are out of force."""
+        """Drop versions that no left event can need any more, and set the timer."""
         in_force = bisect_right(self.right, min([self._mark, *(held.time for held in self.left[:1])]), key=held_time) - 1
         del self.right[: max(0, in_force)]
         self._arm()
 
     def _arm(self) -> None:
-        """Once the watermark is past the next left event, or past a version that puts the one before out of force."""
+        """Set the timer for the next left event, or for the next version that replaces the one in force."""
         self._wake_after([held.time for held in (*self.left[:1], *self.right[1:2])])
 
 
 class Once(Stepwise):
-    """Lets an event through unless another one of its key, less than a span away, has been."""
+    """Removes duplicates: passes an event on unless another one of its key passed less than ``within`` (us) away in time."""
 
     form = "times of events that were let through"
 
@@ -257,15 +258,15 @@ class Once(Stepwise):
     into: ClassVar[Stream[Any]]
 
     passed: list[int] = []
-    """Times of those let through, in order."""
+    """Times of the events that passed, sorted; microseconds."""
 
     @classmethod
     def meaning(cls) -> dict[str, Any]:
-        """With the field that holds the time."""
+        """Add the field that holds the event time; see `Stepwise.meaning`."""
         return {**super().meaning(), "field of the time": field_of(cls.time_of)}
 
     def on_event(self, event: Any) -> Emission | None:
-        """Pass it on, or not."""
+        """Return the event as an emission, or None if it is a duplicate."""
         time = microseconds(type(self).time_of(event))
         place = bisect_left(self.passed, time)
         if any(abs(time - near) < self.within for near in self.passed[max(0, place - 1) : place + 1]):
@@ -275,24 +276,24 @@ class Once(Stepwise):
         return type(self).into.emit(event)
 
     def is_due(self) -> bool:
-        """Whether there is a time that no event can be close to any more."""
+        """Whether a time is remembered that no further event can be close to."""
         return bool(self.passed) and self.passed[0] + self.within <= of_watermark(self._context.watermark)
 
     def step(self) -> Iterable[Emission]:
-        """Forget it."""
+        """Forget the earliest time."""
         self.skip()
         return ()
 
     def skip(self) -> None:
-        """Forget it."""
+        """Forget the earliest time."""
         del self.passed[0]
 
     def rearm(self) -> None:
-        """For the first of them."""
+        """Set the timer for when the earliest time can be forgotten."""
         self._context.due = (self.passed[0] + self.within) / SECOND if self.passed else None
 
     def is_empty(self) -> bool:
-        """Whether none is remembered."""
+        """Whether no time is remembered."""
         return not self.passed
 
 
@@ -305,15 +306,15 @@ def interval_join(
     how: How,
     max_held: int | None,
 ) -> type[IntervalJoin]:
-    """The prototype of an interval join.
+    """Return the prototype of an interval join.
 
     Parameters
     ----------
-    streams, times: the left one and the others, and the fields that hold their times. intervals: one for each of the others.
+    streams, times: the left stream and the others, and the fields that hold their times. intervals: one for each of the others.
 
     Raises
     ------
-    TopologyError: the interval is none, or two streams carry one type of event, or a full join is one of more than two.
+    TopologyError: an interval is not valid, two streams carry the same event type, or a full join has more than two streams.
     """
     check_how(name, how, ("inner", "left", "full") if len(streams) == 2 else ("inner", "left"))
     sides = tuple(
@@ -337,11 +338,11 @@ def latest_join(
     how: How,
     max_held: int | None,
 ) -> type[LatestJoin]:
-    """The prototype of a join with the latest version.
+    """Return the prototype of a join with the latest version.
 
     Raises
     ------
-    TopologyError: the streams carry one type of event, or it is to be a full join.
+    TopologyError: the streams carry the same event type, or ``how`` is "full".
     """
     check_how(name, how, ("inner", "left"))
     bound = None if within is None else round(seconds(within) * SECOND)
@@ -361,11 +362,11 @@ def latest_join(
 
 
 def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once]:
-    """The prototype that lets events through once.
+    """Return the prototype that removes duplicates.
 
     Raises
     ------
-    TopologyError: the time is zero.
+    TopologyError: ``within`` is zero.
     """
     bound = round(seconds(within) * SECOND)
     if not bound:
@@ -374,11 +375,11 @@ def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once
 
 
 def interval_of(name: str, within: Interval) -> tuple[int, int]:
-    """Its ends, in microseconds.
+    """Return the two ends of a join's interval, in microseconds.
 
     Raises
     ------
-    TopologyError: the first is after the second.
+    TopologyError: the first end is after the second.
     """
     lower, upper = map(_signed, within)
     if lower > upper:
@@ -387,7 +388,7 @@ def interval_of(name: str, within: Interval) -> tuple[int, int]:
 
 
 def interval_text(within: Interval) -> str:
-    """As a drawing shows it."""
+    """Return an interval as drawings show it, such as ``-1 min to 5 min``."""
     return " to ".join(("-" if end < 0 else "") + span(abs(end)) for end in map(_signed, within))
 
 
@@ -430,17 +431,18 @@ def _joining(
 
 
 def check_how(name: str, how: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a way to join that there is not.
+    """Refuse a kind of join that is not allowed.
 
     Raises
     ------
-    TopologyError: names those that there are.
+    TopologyError: names the allowed kinds.
     """
     if how not in allowed:
         raise TopologyError(f"Join {name}: how={how!r}; choose {', '.join(allowed)}.")
 
 
 def _signed(duration: Duration) -> int:
+    """Return a duration that may be negative, in microseconds."""
     if isinstance(duration, str) and duration.strip().startswith("-"):
         return -round(seconds(duration.strip()[1:]) * SECOND)
     if isinstance(duration, int | float) and duration < 0:

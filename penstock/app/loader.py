@@ -1,4 +1,4 @@
-"""Finding the application in a file, on the driver and again on each worker."""
+"""Loading of an application from a Python file, on the driver and again on each worker."""
 
 import importlib
 import importlib.util
@@ -16,22 +16,22 @@ from penstock.app.spelling import did_you_mean
 from penstock.errors import ApplicationNotFoundError, ConfigurationError, PenstockError
 
 _LOADED: dict[str, str] = {}
-"""The version of each module that was loaded here."""
+"""The version of each application module that this process has loaded."""
 
 
 class AppReference(msgspec.Struct, frozen=True):
-    """How a process that has the application's modules on its path gets the application."""
+    """A reference by which another process, such as a Spark worker, loads the application."""
 
     module: str
     name: str
     parameters: tuple[tuple[str, str], ...] = ()
     directory: str = ""
-    """Where the module lies on the driver's machine, whose helper processes Spark gives no path."""
+    """The module's directory on the driver's machine; Spark does not give this path to helper processes there."""
     version: str = ""
-    """Changes with the module's file and the parameters; a process that has another version loads anew."""
+    """Changes with the module's file and the parameters; a process that has loaded another version reloads the module."""
 
     def load(self) -> App:
-        """Import the module (once a process and version) and return its application."""
+        """Import the module (once per process and version) and return its application."""
         if self.version and _LOADED.setdefault(self.module, self.version) != self.version:
             sys.modules.pop(self.module, None)
             importlib.invalidate_caches()
@@ -46,9 +46,9 @@ class AppReference(msgspec.Struct, frozen=True):
             return find_app(module, self.name)
 
     def _put_own_directory_first(self) -> None:
-        """Where the driver's very file is seen here, no other module of its name is taken for it.
+        """Put the module's directory first on the import path, if this process sees the same file as the driver.
 
-        A Python process of Spark's looks first in the directory that it was started in.
+        A Python process of Spark looks first in the directory that it was started in, where another module may have the name.
         """
         source = Path(self.directory) / f"{self.module}.py"
         if source.is_file() and _version(source, dict(self.parameters)) == self.version:
@@ -64,12 +64,12 @@ def load_app(
 
     Parameters
     ----------
-    options: of the command that asks, one of which may have been meant by a parameter that is unknown.
+    options: the command's options, to suggest one for a misspelt parameter.
 
     Raises
     ------
-    ApplicationNotFoundError: no such file, or no (or more than one) `App` in it.
-    ConfigurationError: a parameter that the application does not have, or a module of that name.
+    ApplicationNotFoundError: there is no such file, it cannot be loaded, or it does not hold exactly one `App`.
+    ConfigurationError: the application lacks a given parameter, or another module has the file's name.
     """
     file, _, wanted = str(path).partition(":")
     source = Path(file).resolve()
@@ -78,7 +78,7 @@ def load_app(
     if not source.is_file() or source.suffix != ".py":
         raise ApplicationNotFoundError(f"{file} is not a Python file; name the file that defines the application.")
     module = source.stem
-    if not module.isidentifier():  # which a digit cannot begin
+    if not module.isidentifier():  # an identifier does not begin with a digit
         raise ConfigurationError(
             f"{file}: rename it to a Python name, such as {re.sub(r'[^0-9a-zA-Z_]|^(?=[0-9])', '_', module)}.py."
         )
@@ -88,8 +88,9 @@ def load_app(
     if module in _LOADED and _LOADED[module] != version:
         sys.modules.pop(module, None)
     importlib.invalidate_caches()
-    found = sys.modules.get(module)
-    origin = getattr(found, "__file__", None) or getattr(importlib.util.find_spec(module), "origin", None)
+    # A module of the same name elsewhere, such as one of the standard library, would be imported in place of the file.
+    loaded = sys.modules.get(module)
+    origin = getattr(loaded, "__file__", None) or getattr(importlib.util.find_spec(module), "origin", None)
     if origin is None or Path(origin).resolve() != source:
         raise ConfigurationError(f"{file} has the name of another module ({module}); rename the file.")
     _LOADED[module] = version
@@ -112,7 +113,7 @@ def load_app(
 
 
 def find_app(module: Any, name: str = "") -> App:
-    """The `App` in a module: the one of a name, or the only one."""
+    """Return the `App` of a name in a module, or the only one if no name is given."""
     if name:
         app = getattr(module, name, None)
         if isinstance(app, App):
@@ -129,11 +130,11 @@ def find_app(module: Any, name: str = "") -> App:
 
 
 def reference(app: App) -> AppReference:
-    """How to reach an application that was imported rather than loaded from a file.
+    """Return a reference to an application that was imported rather than loaded from a file.
 
     Raises
     ------
-    ApplicationNotFoundError: it is not a variable of an importable module.
+    ApplicationNotFoundError: the application is not a variable of an importable module.
     """
     for module in list(sys.modules.values()):
         if module is not None and getattr(module, "__name__", "__main__") != "__main__":

@@ -1,4 +1,4 @@
-"""Looking up each event's row in a static table: a function of an event and a row."""
+"""The body of an element that looks up each event's row in a static table."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -12,26 +12,26 @@ from penstock.kinds.event import Event, field_types
 
 
 class Lookup:
-    """What is called for each event, with the row of its key, or None.
+    """A body that calls a function for each event, with the table's row for the event's key, or None.
 
     Parameters
     ----------
-    pair: the function of an event and a row. fields: of the event, whose values name the row.
-    how: ``"inner"`` passes over events without a row.
+    pair: the function of an event and a row. fields: the event's fields whose values identify the row.
+    how: ``"inner"`` skips events without a row.
     """
 
     def __init__(self, pair: Any, table: Table, fields: Sequence[str], how: Literal["left", "inner"]) -> None:
         self.table = table
         self._pair, self._inner = pair, how == "inner"
-        one = attrgetter(*fields)
-        self._key = one if len(fields) > 1 else lambda event: (one(event),)
+        read = attrgetter(*fields)
+        self._key = read if len(fields) > 1 else lambda event: (read(event),)
 
     def prepare(self) -> None:
-        """Before the events of a micro-batch: the table as it is now.
+        """Read the table again, before the events of a micro-batch, if it has changed.
 
         Raises
         ------
-        SourceError: it cannot be read.
+        SourceError: the table cannot be read.
         """
         self.table.follow()
 
@@ -41,11 +41,11 @@ class Lookup:
 
 
 def check_fields(name: str, stream: Stream[Any], fields: Sequence[str], table: Table, how: str) -> None:
-    """See that events can be looked up.
+    """Check that the events of a stream can be looked up in a table.
 
     Raises
     ------
-    TopologyError: they lack a field, or one has another type than the table's; or there is no such ``how``.
+    TopologyError: the events lack a field, a field's type differs from that of its column, or ``how`` is not valid.
     """
     if how not in ("left", "inner"):
         raise TopologyError(f"Element {name}: how={how!r}; choose left, inner.")

@@ -1,4 +1,4 @@
-"""Prototypes whose events are handed to the author's class in the order of their own times, once none can come before them."""
+"""Prototypes that pass events to the author's class in the order of event time, once no earlier event can come."""
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,14 +19,14 @@ from penstock.errors import LateEventError, TopologyError
 from penstock.kinds.event import Event
 
 REARMED_AT_MOST = 1000
-"""How often the body's timer may fire in a row, without an event in between."""
+"""How often the body's timer may fire in a row without an event in between; bounds timers that set themselves again."""
 
 
 class Ordered(Stepwise):
-    """Holds events until the watermark has passed them; its fields are the body's instance and the events by type.
+    """Holds events until the watermark has passed them; its fields are the body's instance and the held events by type.
 
-    While an event is handed on, the watermark that the body sees is the event's own time, so that its timers and windows fall
-    into place between events.
+    While the body processes an event, the watermark that it sees is the event's own time, so that its timers fire, and its
+    windows close, at the right place between events.
     """
 
     form = "events held until they are in order"
@@ -34,19 +34,19 @@ class Ordered(Stepwise):
 
     body: ClassVar[type[ProcessingElement]]
     times: ClassVar[Mapping[type[Event], tuple[str, Callable[[Any], Any]]]]
-    """By type of event: the field that holds those, and what reads their time."""
+    """By event type: the field that holds the events, and the function that reads their time."""
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
         inner: Any
 
     wake: float | None = None
-    """When the body's own timer is due; seconds."""
+    """When the body's own timer is due, in seconds since the epoch; None without a timer."""
     in_a_row: int = 0
-    """How often that has fired since the last event."""
+    """How often the body's timer has fired since the last event."""
 
     @classmethod
     def meaning(cls) -> dict[str, Any]:
-        """With what the body's own state means."""
+        """Add the fields that hold the event times, and the meaning of the body's own state; see `Stepwise.meaning`."""
         fields = [field_of(time_of) for _, time_of in cls.times.values()]
         inner = cls.body.meaning() if issubclass(cls.body, Stepwise) else {}
         return {
@@ -56,11 +56,11 @@ class Ordered(Stepwise):
         }
 
     def on_event(self, event: Any) -> None:
-        """Hold it.
+        """Hold the event until the watermark has passed it.
 
         Raises
         ------
-        LateEventError: later ones have been handed on.
+        LateEventError: later events have been processed already.
         """
         name, time_of = self.times[type(event)]
         time = microseconds(time_of(event))
@@ -71,11 +71,11 @@ class Ordered(Stepwise):
         self.rearm()
 
     def is_due(self) -> bool:
-        """Whether an event can be handed on, or the body's timer is due."""
+        """Whether an event can be processed, or the body's timer is due."""
         return self._next() is not None
 
     def step(self) -> Iterator[Emission]:
-        """Do whichever comes first."""
+        """Process the next event, or fire the body's timer, whichever comes first."""
         place = self._next()
         assert place is not None
         time, name = place
@@ -95,7 +95,7 @@ class Ordered(Stepwise):
                 yield from emissions(body.on_event(held.event))
 
     def skip(self) -> Any:
-        """Leave it out."""
+        """Drop the next event and return it, or cancel the body's timer; see `Stepwise.skip`."""
         place = self._next()
         assert place is not None
         time, name = place
@@ -109,24 +109,24 @@ class Ordered(Stepwise):
         return None
 
     def is_empty(self) -> bool:
-        """Whether no event is held, and the body keeps nothing either."""
+        """Whether no event is held, and the body's state is empty, too."""
         inner = self.inner
         return not any(self._held().values()) and isinstance(inner, Stepwise) and inner.is_empty()
 
     def rearm(self) -> None:
-        """Once the watermark is past the first event held, or at the body's own timer."""
+        """Set the timer for when the watermark has passed the first held event, or for the body's own timer if earlier."""
         ends = [(held[0].time + 1) / SECOND for held in self._held().values() if held]
         self._context.due = min([*ends, *([] if self.wake is None else [self.wake])], default=None)
 
     def _next(self) -> tuple[int, str | None] | None:
-        """The time of what comes next, and the field of its event; None for the body's timer, which comes before events of its
-        time.
+        """Return the time (us) of the next step and the field that holds its event; the field is None for the body's timer,
+        which precedes events of its time. Return None if nothing is due.
         """
         mark = of_watermark(self._context.watermark)
         heads = [(held[0].time, name) for name, held in self._held().items() if held and held[0].time < mark]
         first = min(heads, default=None)
         if self.wake is not None and self.in_a_row >= REARMED_AT_MOST and first is None:
-            return None  # a timer that sets itself again and again would never let the input end
+            return None  # a timer that always sets itself again would keep the input from ending
         if self.wake is not None and round(self.wake * SECOND) <= (mark if first is None else first[0]):
             return round(self.wake * SECOND), None
         return first
@@ -136,7 +136,7 @@ class Ordered(Stepwise):
 
     @contextmanager
     def _as_of(self, time: int) -> Iterator[Any]:
-        """The body, as if the watermark were at a time."""
+        """Yield the body, which sees the given time (us) as the watermark within the block."""
         context, body = self._context, self.inner
         mark, context.watermark, context.due = context.watermark, time / SECOND, self.wake
         body.key, body._context = self.key, context
@@ -147,15 +147,15 @@ class Ordered(Stepwise):
 
 
 def in_order(element: Element, fields: Sequence[str]) -> Element:
-    """An element that is handed its events in the order of their times.
+    """Return an element that processes the events of the given one in the order of their times.
 
     Parameters
     ----------
-    fields: which hold the times, one for each of its inputs.
+    fields: the fields that hold the times, one for each input.
 
     Raises
     ------
-    TopologyError: it has no key, or says results once a micro-batch, or two of its inputs carry one type of event.
+    TopologyError: the element has no key, emits once per micro-batch, or has two inputs of the same event type.
     """
     prototype = element.prototype
     if prototype is None or not element.keyed:
@@ -166,7 +166,7 @@ def in_order(element: Element, fields: Sequence[str]) -> Element:
     refuse_migrate(element.name, body, "state beside events that are held")
     if overrides(body, "on_batch") or element.every is not None:
         raise TopologyError(
-            f"Element {element.name} gets its events in order, long after their micro-batch: say results in on_event, on_close "
+            f"Element {element.name} gets its events in order, long after their micro-batch: emit in on_event, on_close "
             "or on_timer, and not in on_batch or on_interval."
         )
     if element.expires is not None:
@@ -177,6 +177,7 @@ def in_order(element: Element, fields: Sequence[str]) -> Element:
         raise TopologyError(
             f"Element {element.name} gets its events in order: give each of its inputs an event type of its own."
         )
+    # Each prototype gets fields of its own: the body's instance, and a typed list of held events for each input.
     held: list[Any] = [
         (f"held{number}", list[Held[kind]], msgspec.field(default_factory=list))  # type: ignore[valid-type]
         for number, kind in enumerate(kinds)

@@ -1,4 +1,4 @@
-"""Parameters of an application: values that a run may set before the application is loaded."""
+"""Parameters of an application: values that a run may set, and that are known while the application is loaded."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ TRUE, FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A named value with a default, whose type is the default's."""
+    """A named value with a default, which determines its type."""
 
     name: str
     default: Any
@@ -25,7 +25,7 @@ class Parameter:
     choices: tuple[Any, ...]
 
     def read(self, text: str | None) -> Any:
-        """The value in force, given what the run says (None: nothing).
+        """Return the value for the text that the run gives, or the default for None.
 
         Raises
         ------
@@ -51,13 +51,13 @@ class Parameter:
 
 
 def given_value(name: str) -> str | None:
-    """What the run being prepared says of a parameter, or None."""
+    """Return the text that the run being prepared gives for a parameter, or None."""
     return _GIVEN.get().get(name)
 
 
 @contextmanager
 def given(values: Mapping[str, str]) -> Iterator[None]:
-    """Load applications, within the block, under these values."""
+    """Within the block, applications are loaded with these parameter values."""
     token = _GIVEN.set(values)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Sequences of events of a key within a time: A, then B, without C in between."""
+"""Detection of sequences of a key's events within a time span: A, then B, without C in between."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -19,10 +19,10 @@ Condition = Callable[[Any], Any]
 
 
 class Matching(Stepwise):
-    """Follows the sequences that have begun; it gets its events in the order of their times.
+    """Tracks the sequences that have begun; it gets its events in the order of their times.
 
-    An event that fits what a sequence waits for takes it a step further, others are passed over. Each first event begins one
-    sequence.
+    An event that fits the next step of a sequence advances it; other events are ignored. Each event that fits the first step
+    begins a new sequence.
     """
 
     form = "sequences that have begun"
@@ -38,11 +38,11 @@ class Matching(Stepwise):
 
     @classmethod
     def meaning(cls) -> dict[str, Any]:
-        """With the steps, as far as functions have names."""
+        """Add the names of the steps' functions; see `Stepwise.meaning`."""
         return {**super().meaning(), "steps": [getattr(step, "__name__", "<lambda>") for step in cls.then]}
 
     def on_event(self, event: Any) -> Iterator[Emission]:
-        """Take sequences further, begin one, and give up those that cannot be any more."""
+        """Drop the sequences that are too old or cancelled, advance the others, and begin a new one if the first step fits."""
         oldest = microseconds(type(self).time_of(event)) - self.within
         alive = [sequence for sequence in self.begun if microseconds(type(self).time_of(sequence[0])) >= oldest]
         without = type(self).without
@@ -61,20 +61,20 @@ class Matching(Stepwise):
         self.rearm()
 
     def is_due(self) -> bool:
-        """Whether the watermark says that the oldest sequence cannot be completed any more."""
+        """Whether the watermark shows that the oldest sequence cannot be completed any more."""
         return bool(self.begun) and self._end() < of_watermark(self._context.watermark)
 
     def step(self) -> Iterable[Emission]:
-        """Give it up."""
+        """Drop the oldest sequence."""
         self.skip()
         return ()
 
     def skip(self) -> None:
-        """Give it up."""
+        """Drop the oldest sequence."""
         del self.begun[0]
 
     def rearm(self) -> None:
-        """For the oldest sequence."""
+        """Set the timer for when the oldest sequence cannot be completed any more."""
         self._context.due = (self._end() + 1) / SECOND if self.begun else None
 
     def is_empty(self) -> bool:
@@ -94,11 +94,11 @@ def matching(
     within: Duration,
     found: Callable[..., Emitted],
 ) -> type[Matching]:
-    """The prototype of a pattern.
+    """Return the prototype of a pattern.
 
     Raises
     ------
-    TopologyError: it has fewer than two steps, or no time.
+    TopologyError: there are fewer than two steps, a step is not a plain function, or ``within`` is zero.
     """
     span = round(seconds(within) * SECOND)
     if (

@@ -1,7 +1,7 @@
 """A topology as an SVG picture: columns from the sources on the left to the sinks on the right.
 
-An arrow that passes a column has a place of its own in it, so that none runs behind a box. Arrows leave a box one below the
-other, each with its stream's name above its straight beginning, and bend only behind it.
+An arrow that crosses a column has a place of its own there, so that it does not run behind a box. Arrows leave a box one below
+the other. Each has its stream's name above its straight start, and bends only after the name.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ INK, FAINT, LINE = "#1f2d3a", "#52606d", "#66788a"
 
 
 class Place(NamedTuple):
-    """Where a box lies: its left upper corner, and its size."""
+    """The top left corner and the size of a box, in pixels."""
 
     x: float
     y: float
@@ -34,12 +34,12 @@ class Place(NamedTuple):
 
 
 def svg(topology: Topology) -> str:
-    """The topology as an SVG picture."""
+    """Draw a topology as an SVG picture."""
     return drawn(*nodes_and_edges(topology.describe()), topology.application)
 
 
 def drawn(nodes: list[Node], edges: list[Edge], application: str) -> str:
-    """Boxes and arrows as an SVG picture; each says in ``data-node`` or ``data-stream`` what it is."""
+    """Draw boxes and arrows as an SVG picture; ``data-node`` and ``data-stream`` name the element or stream of each."""
     titles = {node.identity: node.title for node in nodes}
     edges = [edge if edge.label != titles[edge.start] else edge._replace(label="") for edge in edges]
     routes = _routes(nodes, _merged(edges))
@@ -63,7 +63,7 @@ def drawn(nodes: list[Node], edges: list[Edge], application: str) -> str:
 
 
 class Route(NamedTuple):
-    """An arrow, and the names of its places in the columns that it passes."""
+    """An arrow, and the names of its places in the columns that it crosses."""
 
     edge: Edge
     passing: tuple[str, ...]
@@ -74,7 +74,7 @@ class Route(NamedTuple):
 
 
 def _merged(edges: list[Edge]) -> list[Edge]:
-    """One arrow for all streams between the same two boxes."""
+    """Return one arrow for all streams between the same two boxes."""
     labels = defaultdict[tuple[str, str], list[str]](list)
     for edge in edges:
         labels[edge.start, edge.end].append(edge.label)
@@ -90,7 +90,7 @@ def _routes(nodes: list[Node], edges: list[Edge]) -> list[Route]:
 
 
 def _columns(nodes: list[Node], edges: list[Edge]) -> dict[str, int]:
-    """The longest path from a source to each box."""
+    """Return the column of each box: the length of the longest path to it."""
     column = {node.identity: 0 for node in nodes}
     for _ in nodes:
         for edge in edges:
@@ -99,7 +99,7 @@ def _columns(nodes: list[Node], edges: list[Edge]) -> dict[str, int]:
 
 
 def _placed(nodes: list[Node], routes: list[Route]) -> dict[str, Place]:
-    """Boxes, and the places of passing arrows: within a column near the mean of what feeds them, so that few cross."""
+    """Place boxes and crossing arrows; in a column they are sorted by the mean height of their feeders, so that few cross."""
     column = _columns(nodes, [route.edge for route in routes])
     column |= {name: column[route.edge.start] + 1 + i for route in routes for i, name in enumerate(route.passing)}
     sizes = {name: (0.0, float(PASSING)) for name in column} | {node.identity: _size(node, routes) for node in nodes}
@@ -137,22 +137,23 @@ def _size(node: Node, routes: list[Route]) -> tuple[float, float]:
 
 
 def _width(text: str, size: int) -> float:
-    """About how wide a text is in a sans-serif font, rather too wide."""
+    """Estimate the width of a text in a sans-serif font, rather too wide; pixels."""
     em = sum(0.34 if c in "iljtfr.,:;'|!()[] " else 0.95 if c in "mwMW@" else 0.74 if c.isupper() else 0.6 for c in text)
     return em * size
 
 
 def _arrows(routes: list[Route], places: dict[str, Place], groups: dict[str, str]) -> str:
-    """The arrows and their names; dashed is one from group to group."""
+    """Draw the arrows and their names; an arrow from one group to another is dashed."""
     by_box = defaultdict[str, list[Route]](list)
     for route in routes:
         by_box[route.edge.start].append(route)
     leaving: dict[tuple[str, str], float] = {}
-    for box, starting in by_box.items():  # one stream leaves at one place, however many read it
+    for box, starting in by_box.items():  # a stream leaves its box at one place, however many consumers it has
         starting.sort(key=lambda route: places[route.stops[1]].middle)
         labels = list(dict.fromkeys(route.edge.label for route in starting))
         middle = places[box].middle
         leaving |= {(box, label): middle + PORT * (i - (len(labels) - 1) / 2) for i, label in enumerate(labels)}
+    # Each path runs straight past its name, then bends to each column that it crosses, and to the end.
     lines = []
     for route in routes:
         start, end = places[route.edge.start], places[route.edge.end]
@@ -207,7 +208,7 @@ def _shape(kind: str, place: Place) -> str:
 
 
 def _legend(kinds: set[str], y: float) -> tuple[str, float]:
-    """What the shapes stand for, and how far it reaches."""
+    """Draw a legend of the shapes; returns it with the x of its right end."""
     x, parts = float(MARGIN), []
     for kind, meaning in KINDS.items():
         if kind in kinds:

@@ -1,5 +1,5 @@
-"""Windows and joins that Spark is to plan: what is declared, in the words of the event dialect, and what Spark has no words
-for.
+"""Windows and joins that Spark plans, declared as in the event dialect; those that Spark cannot plan with equal results are
+refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,16 +31,16 @@ PLANNED: frozenset[type[Reducer[Any]]] = frozenset(
         ours.collect,
     )
 )
-"""The reducers that Spark has functions for; others are Python."""
+"""The reducers that Spark has functions for; all others run Python code."""
 
 
 @dataclass(frozen=True)
 class WindowQuery:
-    """The events of each window of a key, reduced to a row.
+    """An aggregation that Spark plans: it reduces the events of each window of a key to a row.
 
     Parameters
     ----------
-    planned: the windows in Spark's words. spans: which of ``start`` and ``end`` the result has.
+    planned: the windows in Spark's terms. spans: which of ``start`` and ``end`` the result has.
     """
 
     time: EventTime
@@ -53,12 +53,12 @@ class WindowQuery:
 
 @dataclass(frozen=True)
 class JoinQuery:
-    """Pairs of rows by key, of which the right one comes within an interval around the left one.
+    """A join that Spark plans: pairs of rows with equal keys, where the right one lies within an interval around the left one.
 
     Parameters
     ----------
-    times: of both sides. lower, upper: the interval, in microseconds.
-    pair: makes the columns of a result, by name, of those of both sides.
+    times: the event times of both sides. lower, upper: the interval, in microseconds.
+    pair: makes the columns of a result, by name, from the columns of both sides.
     """
 
     times: tuple[EventTime, EventTime]
@@ -78,12 +78,12 @@ def window_query(
     reducers: Mapping[str, Reducer[Any]],
     results: str,
 ) -> Element:
-    """An element that Spark plans; what does not fit in any dialect has been refused.
+    """Return an aggregation that Spark plans; the caller has checked the arguments that concern every dialect.
 
     Raises
     ------
-    TopologyError: Spark has no such window or reducer, or judges lateness otherwise; or the source has no event time, or keeps
-        what is late.
+    TopologyError: Spark lacks the window or the reducer, or treats late events in another way; or the source has no event time,
+        or does not drop late events.
     """
     event_dialect = "leave out dialect='query', for the event dialect has it"
     planned = window.planned()
@@ -94,7 +94,7 @@ def window_query(
             f"Aggregate {name}: Spark forgets a window that has closed; leave out allowed=, or dialect='query'."
         )
     if results != "final":
-        raise TopologyError(f"Aggregate {name}: Spark says a window's result once, at its end; {event_dialect}.")
+        raise TopologyError(f"Aggregate {name}: Spark emits a window's result once, at its end; {event_dialect}.")
     for each, reducer in reducers.items():
         if type(reducer) not in PLANNED:
             kind = type(reducer).__name__
@@ -117,12 +117,12 @@ def join_query(
     emits: Stream[Any] | Sequence[Stream[Any]],
     note: str,
 ) -> Element:
-    """An element that Spark plans.
+    """Return a join that Spark plans.
 
     Raises
     ------
-    TopologyError: it emits into several streams, or a side is no source with an event time, or keeps what is late, or lacks a
-        part of the key.
+    TopologyError: it emits into several streams; or a side is not a source with an event time, does not drop late events, or
+        lacks a field of the key.
     """
     streams = (emits,) if isinstance(emits, Stream) else tuple(emits)
     if len(streams) != 1:
@@ -136,12 +136,12 @@ def join_query(
 
 
 def _time(what: str, stream: Stream[Any], field: str | None) -> EventTime:
-    """The event time of a source, which is where Spark's watermark comes from."""
+    """Return the event time of a source, which Spark's watermark follows; refuse a stream without one, or not late="drop"."""
     time = stream.event_time if isinstance(stream, Source) else None
     if time is None or field not in (None, time.field):
         raise TopologyError(
             f"{what}: in the query dialect Spark's watermark follows a source's event time: read {stream.name} from a source "
-            "with event_time=, and go by that field; or leave out dialect='query'."
+            "with event_time=, and use that field; or leave out dialect='query'."
         )
     if time.late != "drop":
         raise TopologyError(

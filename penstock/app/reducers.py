@@ -1,11 +1,11 @@
-"""What is made of the events of a window: counts, sums, extremes, lists. See `App.aggregate`.
+"""Reducers of the events of a window: counts, sums, extremes, lists. See `App.aggregate`.
 
-Each reducer keeps a state for a window and merges the states of two parts of one. Results do not depend on the order in
-which events come, except for ties of `first`, `last` and `top` within a microsecond, the last digits of sums of floats, and a
-`fold` whose step does not commute.
+Each reducer keeps a state for a window, and can merge the states of two parts of a window. Results do not depend on the order
+of arrival, except for ties of `first`, `last` and `top` within a microsecond, the last digits of sums of floats, and a `fold`
+whose step does not commute.
 """
 
-# ruff: noqa: N801 - they are called as the functions whose names they have
+# ruff: noqa: N801 - the classes are used like the built-in functions of their names
 
 import builtins
 import copy
@@ -29,11 +29,11 @@ from penstock.kinds.identity import in_order, spelled
 State = TypeVar("State")
 
 SKETCH = 12
-"""The logarithm to base two of a sketch's registers."""
+"""The logarithm to base two of the number of a sketch's registers."""
 
 
 class _Both:
-    """Whether two functions of an event are true."""
+    """A condition on events that is the conjunction of two conditions."""
 
     def __init__(self, one: Callable[[Any], Any], other: Callable[[Any], Any]) -> None:
         self.one, self.other = one, other
@@ -43,20 +43,20 @@ class _Both:
 
 
 class Reducer(ABC, Generic[State]):
-    """What `App.aggregate` needs of one.
+    """Base of reducers: the operations that `App.aggregate` needs.
 
     Parameters
     ----------
-    field: of the events; None for the whole event.
+    field: the events' field that is read; None for the whole event.
     """
 
     def __init__(self, field: str | None = None) -> None:
         self.field = field
         self.wanted: Callable[[Any], Any] | None = None
-        """Which events it takes; all of them unless given."""
+        """The condition that an event must fulfil to be reduced; None for all events."""
 
     def where(self, wanted: Callable[[Any], Any]) -> Self:
-        """A reducer of those events only for which a function is true; of several functions, all."""
+        """Return a copy of the reducer that takes only events for which the function is true; calls combine by and."""
         check_plain_function(
             wanted, 1, f"{type(self).__name__}().where(...)", "give a function of an event, as lambda bid: bid.price > 10"
         )
@@ -66,38 +66,38 @@ class Reducer(ABC, Generic[State]):
 
     @abstractmethod
     def kind(self, event: type[Event]) -> Any:
-        """The type of its state."""
+        """Return the type of the state, for events of a type."""
 
     @abstractmethod
     def start(self) -> State:
-        """The state of no event."""
+        """Return the state before any event."""
 
     @abstractmethod
     def add(self, state: State, value: Any, time: int) -> State:
-        """The state with another event: its field's value, or itself, and its time in microseconds."""
+        """Return the state after another event, given its field's value (or the event itself) and its time in microseconds."""
 
     @abstractmethod
     def merge(self, state: State, later: State) -> State:
-        """The state of two parts of a window."""
+        """Return the state of a window made of two parts."""
 
     def merge_all(self, states: Iterable[State]) -> State:
-        """The state of many parts of a window, in their order."""
+        """Return the state of a window made of many parts, given in their order."""
         return functools.reduce(self.merge, states, self.start())
 
     @abstractmethod
     def result(self, state: State) -> Any:
-        """What the field of the result is."""
+        """Return the value of the result's field."""
 
     def meaning(self) -> list[Any]:
-        """What its state is: its kind, and the field that it reads. Which events it takes is the code's own affair."""
+        """Return what identifies the stored state: the reducer's kind and field. The condition of `where` may change freely."""
         return [type(self).__name__, self.field]
 
     def value_type(self, event: type[Event]) -> Any:
-        """The type of what it reads.
+        """Return the type of the field that is read, or the event type itself.
 
         Raises
         ------
-        TopologyError: there is no such field.
+        TopologyError: the event type has no such field.
         """
         if self.field is None:
             return event
@@ -108,7 +108,7 @@ class Reducer(ABC, Generic[State]):
 
 
 class count(Reducer[int]):
-    """How many events."""
+    """The number of events."""
 
     @checked()
     def __init__(self) -> None:
@@ -156,14 +156,14 @@ class sum(Reducer[Any]):
         return state + later
 
     def merge_all(self, states: Iterable[Any]) -> Any:
-        return functools.reduce(operator.add, states, 0)  # `sum` adds floats otherwise, from Python 3.12 on
+        return functools.reduce(operator.add, states, 0)  # from Python 3.12 on, `sum` adds floats with compensation
 
     def result(self, state: Any) -> Any:
         return state
 
 
 class mean(Reducer[tuple[float, int]]):
-    """The mean of a field; a float, or None of no event."""
+    """The mean of a field, as a float; None without events."""
 
     @checked()
     def __init__(self, field: str) -> None:
@@ -188,7 +188,7 @@ class mean(Reducer[tuple[float, int]]):
 
 
 class _Chosen(Reducer[Any]):
-    """One of the values; None of none."""
+    """Base of reducers that choose one of the values; None without values."""
 
     @checked()
     def __init__(self, field: str) -> None:
@@ -217,15 +217,15 @@ class _Chosen(Reducer[Any]):
 
     @abstractmethod
     def _better(self, one: Any, other: Any) -> bool:
-        """Whether one is to be kept rather than the other."""
+        """Whether ``one`` is to be kept rather than ``other``."""
 
     @abstractmethod
     def _best(self, numbers: list[int]) -> int:
-        """The one to be kept of whole numbers."""
+        """Return the number to be kept: a fast path for whole numbers."""
 
 
 class min(_Chosen):
-    """The least value of a field; None and NaN only where there is no other."""
+    """The least value of a field; None or NaN only if there is no other value."""
 
     def _better(self, one: Any, other: Any) -> bool:
         return bool(one < other)
@@ -235,7 +235,7 @@ class min(_Chosen):
 
 
 class max(_Chosen):
-    """The greatest value of a field, NaN above all, as Spark has it; None only where there is no other."""
+    """The greatest value of a field, where NaN is the greatest, as in Spark; None only if there is no other value."""
 
     def _better(self, one: Any, other: Any) -> bool:
         return bool(one > other)
@@ -245,7 +245,7 @@ class max(_Chosen):
 
 
 class _Timed(Reducer[Any]):
-    """The value of one event, chosen by its time; None of no event."""
+    """Base of reducers that return the value of one event, chosen by its time; None without events."""
 
     def kind(self, event: type[Event]) -> Any:
         return _or_none(tuple[int, self.value_type(event)])  # type: ignore[misc]
@@ -261,25 +261,25 @@ class _Timed(Reducer[Any]):
 
 
 class first(_Timed):
-    """The field, or the event, of the earliest one."""
+    """The field of the earliest event, or the event itself."""
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         return (time, value) if state is None or time < state[0] else state
 
 
 class last(_Timed):
-    """The field, or the event, of the latest one."""
+    """The field of the latest event, or the event itself."""
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         return (time, value) if state is None or time >= state[0] else state
 
 
 class top(Reducer[list[Any]]):
-    """The n events with the greatest value of a field, the greatest first: NaN above all, and none whose value is None.
+    """The n events with the greatest values of a field, the greatest first. NaN is the greatest; None is left out.
 
     Parameters
     ----------
-    n: how many. by: the field.
+    n: the number of events. by: the field.
     """
 
     @checked()
@@ -315,7 +315,7 @@ class top(Reducer[list[Any]]):
 
 
 class distinct(Reducer[set[Any]]):
-    """How many values a field has. All of them are kept, so that the number is exact."""
+    """The exact number of distinct values of a field. The state holds all of them."""
 
     @checked()
     def __init__(self, field: str) -> None:
@@ -325,7 +325,7 @@ class distinct(Reducer[set[Any]]):
         value = self.value_type(event)
         if get_origin(value) in (list, dict):
             raise TopologyError(
-                f"distinct({self.field!r}) is of {event.__name__}, where that is a {value}, which has no equal."
+                f"distinct({self.field!r}) is of {event.__name__}, where that is a {value}; name a field of single values."
             )
         return set[value]  # type: ignore[valid-type]
 
@@ -347,10 +347,10 @@ class distinct(Reducer[set[Any]]):
 
 
 class approx_distinct(Reducer[bytes]):
-    """About how many values a field has, by a sketch of at most 4.2 kB however many they are.
+    """The approximate number of distinct values of a field, by a sketch of at most 4.2 kB.
 
-    It is exact to some hundred values; beyond, the standard error is 1.6% (HyperLogLog with 4,096 registers; Flajolet et al.,
-    AofA 2007, as DataSketches has it). It needs the extra ``sketches``.
+    It is exact up to some hundred values; beyond, the standard error is 1.6% (HyperLogLog with 4,096 registers; Flajolet et
+    al., AofA 2007, as implemented by DataSketches). It needs the extra ``sketches``.
 
     Raises
     ------
@@ -379,7 +379,7 @@ class approx_distinct(Reducer[bytes]):
         return self.add_all(state, [value])
 
     def add_all(self, state: bytes, values: Iterable[Any]) -> bytes:
-        """The state with several values: a sketch is read and written once."""
+        """Return the state after several values; faster than single calls, as the sketch is decoded and encoded once."""
         sketch = self._read(state) if state else self._new(SKETCH)
         for value in values:
             sketch.update(_COUNTABLE[type(value)](value))
@@ -398,7 +398,7 @@ class approx_distinct(Reducer[bytes]):
 
 
 class collect(Reducer[list[Any]]):
-    """All values of a field, or all events, by their times."""
+    """A list of all values of a field, or of all events, in the order of event time."""
 
     def kind(self, event: type[Event]) -> Any:
         return list[tuple[int, self.value_type(event)]]  # type: ignore[misc]
@@ -418,13 +418,13 @@ class collect(Reducer[list[Any]]):
 
 
 class fold(Reducer[Any]):
-    """What a function makes of the state and each event.
+    """A reducer by the user's own function.
 
     Parameters
     ----------
-    initial: the state of no event; it is copied for each window. step: from the state and an event to the state.
-    merge: of two parts, where windows share them or sessions join.
-    kind: the state's type, as ``list[Decimal]``; that of ``initial`` unless given, which says nothing of what a list holds.
+    initial: the state before any event; it is copied for each window. step: a function of state and event that returns a state.
+    merge: a function that merges the states of two parts; needed where windows share parts, or sessions join.
+    kind: the state's type, as ``list[Decimal]``; by default the type of ``initial``, which lacks the types of a list's items.
     """
 
     @checked()
@@ -440,7 +440,7 @@ class fold(Reducer[Any]):
 
     @property
     def merges(self) -> bool:
-        """Whether it says how."""
+        """Whether it has a function to merge states."""
         return self._merge is not None
 
     def kind(self, event: type[Event]) -> Any:
@@ -478,12 +478,12 @@ def _without_none(kind: Any) -> list[Any]:
 
 _COUNTABLE: dict[type, Callable[[Any], Any]] = {
     int: lambda number: number,
-    str: lambda text: f"text {text}",  # the sketch leaves out an empty one
-    float: lambda number: number + 0.0,  # -0.0 is 0.0
+    str: lambda text: f"text {text}",  # the prefix is there because the sketch ignores empty texts
+    float: lambda number: number + 0.0,  # makes -0.0 equal to 0.0
     bool: int,
     bytes: lambda content: f"bytes {content.hex()}",
     Decimal: lambda number: f"decimal {spelled(number)}",
     datetime: lambda moment: moment.timestamp(),
     type(None): lambda _: "none",
 }
-"""What a sketch counts, and as what: equal values are the same."""
+"""By type, the conversion of a value to what a sketch counts, such that equal values count once."""

@@ -1,8 +1,8 @@
-"""The shape in which a type's values are stored, in full, and whether values of one shape can be read as another.
+"""The shape of a type's stored values, as complete JSON, and the check whether values of one shape can be read as another.
 
-Values lie in MessagePack as msgspec writes them: fields of events by name, those of tuples by place, an enumeration's member as
-its value. What is stored is never rewritten as a whole, so a type must be able to read what any earlier version of it has
-written.
+Values are stored as MessagePack by msgspec: the fields of events by name, those of tuples by position, an enumeration's member
+by its value. Stored state is never rewritten as a whole, so a type must be able to read the values that any earlier version of
+it has written.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from msgspec import inspect
 from penstock.kinds.table import kind_of_type
 
 Shape = Any
-"""JSON: the name of a scalar type, or a list that begins with what it is a shape of."""
+"""JSON: the name of a scalar type, or a list that begins with the kind of shape, such as "list" or "struct"."""
 
 WIDER = {("int", "float")}
-"""Scalars, the first of which is read as the second, as Python would."""
+"""Pairs of scalars: a stored value of the first can be read as the second, as in Python."""
 
 SCALARS: Mapping[type[inspect.Type], str] = {
     inspect.AnyType: "any",
@@ -48,12 +48,12 @@ LOWER, UPPER = ("gt", "ge", "min_length"), ("lt", "le", "max_length")
 
 
 def shape_of(annotation: Any) -> Shape:
-    """The shape of a type's values."""
+    """Return the shape of the values of an annotation's type."""
     return _shape(inspect.type_info(annotation), ())
 
 
 def untold(annotation: Any) -> str | None:
-    """What within a type says too little for its values to be stored and come back as they were; None where nothing does."""
+    """Return the first type within an annotation that is too vague to read stored values back; None if there is none."""
     return _untold(shape_of(annotation))
 
 
@@ -71,7 +71,7 @@ def _untold(shape: Shape) -> str | None:
 
 
 def words(shape: Shape) -> str:
-    """A shape as people would write the type."""
+    """Return a shape as text, in the way that people write the type."""
     if isinstance(shape, str):
         return "None" if shape == "none" else shape
     kind, *rest = shape
@@ -91,18 +91,18 @@ def words(shape: Shape) -> str:
 
 
 def misfit(old: Shape, new: Shape, at: str) -> str | None:
-    """What keeps stored values of one shape from being read as another, in words; None where nothing does.
+    """Return why stored values of the shape ``old`` cannot be read as ``new``, in words; None if they can.
 
     Parameters
     ----------
-    at: what the values are, in a sentence.
+    at: the subject of the sentence, which names the values.
     """
     if is_same(old, new):
         return None
     if _kind(new) == "one of":
         return _misfit_of_union(old, new, at)
     if _kind(new) == "within" or _kind(old) == "within":
-        (before, had), (after, has) = (one[1:] if _kind(one) == "within" else (one, {}) for one in (old, new))
+        (before, had), (after, has) = (shape[1:] if _kind(shape) == "within" else (shape, {}) for shape in (old, new))
         return misfit(before, after, at) if _is_looser(had, has) else _changed(old, new, at)
     if _kind(old) != _kind(new):
         return None if (_kind(old), _kind(new)) in WIDER else _changed(old, new, at)
@@ -113,24 +113,24 @@ def misfit(old: Shape, new: Shape, at: str) -> str | None:
         return None if all(value in new for value in old) else _changed(old, new, at)
     if isinstance(old, str) or len(old) != len(new) or _kind(old) in ("again", "custom"):
         return _changed(old, new, at)
-    parts = (misfit(one, other, f"{at}[]") for one, other in zip(old[1:], new[1:], strict=True))
+    parts = (misfit(before, after, f"{at}[]") for before, after in zip(old[1:], new[1:], strict=True))
     return next(filter(None, parts), None)
 
 
 def is_same(old: Shape, new: Shape) -> bool:
-    """Whether two shapes are one, the order of fields included, by which some are known."""
+    """Whether two shapes are equal, including the order of fields, as some values are stored by position."""
     return msgspec.json.encode(old) == msgspec.json.encode(new)
 
 
 def same_key(old: Shape, new: Shape) -> bool:
-    """Whether equal values of both are stored alike, as what is found by its bytes must be."""
+    """Whether equal values of both shapes are stored as equal bytes; keys are looked up by their bytes."""
     befores, afters = (shape[1:] if _kind(shape) == "one of" else [shape] for shape in (old, new))
     if "none" in befores and "none" not in afters:
         return False
-    befores, afters = ([one for one in each if one != "none"] for each in (befores, afters))
+    befores, afters = ([member for member in members if member != "none"] for members in (befores, afters))
     return len(befores) == len(afters) and all(
-        is_same(one, other) or (_kind(one) == _kind(other) in ("enum", "literal") and misfit(one, other, "") is None)
-        for one, other in zip(befores, afters, strict=True)
+        is_same(before, after) or (_kind(before) == _kind(after) in ("enum", "literal") and misfit(before, after, "") is None)
+        for before, after in zip(befores, afters, strict=True)
     )
 
 
@@ -165,7 +165,7 @@ def _shape(kind: inspect.Type, path: tuple[Any, ...]) -> Shape:
 
 
 def _record(kind: Any, path: tuple[Any, ...]) -> Shape:
-    """Of what has fields: events and other structs, data classes, typed dicts, named tuples."""
+    """Return the shape of a type with fields: an event or other struct, a data class, a typed dict, or a named tuple."""
     cls = kind.cls
     if cls in path:
         return ["again", len(path) - path.index(cls), cls.__name__]
@@ -185,7 +185,7 @@ def _record(kind: Any, path: tuple[Any, ...]) -> Shape:
 
 
 def _default(field: Any) -> str:
-    """A default, so that two of them can be told apart."""
+    """Return a field's default as a text by which two defaults can be compared."""
     value = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
     try:
         return msgspec.msgpack.encode(value, order="deterministic").hex()
@@ -194,7 +194,7 @@ def _default(field: Any) -> str:
 
 
 def _is_looser(had: Mapping[str, Any], has: Mapping[str, Any]) -> bool:
-    """Whether what keeps to some limits keeps to others."""
+    """Whether every value within the limits ``had`` is also within the limits ``has``."""
     for name, limit in has.items():
         if name not in had:
             return False
@@ -213,7 +213,7 @@ def _changed(old: Shape, new: Shape, at: str) -> str:
 
 
 def _misfit_of_union(old: Shape, new: Shape, at: str) -> str | None:
-    """Each of the old types must be read by one of the new ones."""
+    """Return why a stored union cannot be read: each of its types must be readable as one of the new types."""
     befores = old[1:] if _kind(old) == "one of" else [old]
     for before in befores:
         if _kind(before) in ("struct", "places") and any(_exchanged(before, after) for after in new[1:]):
@@ -230,12 +230,13 @@ def _misfit_of_union(old: Shape, new: Shape, at: str) -> str | None:
 
 
 def _exchanged(before: Shape, after: Shape) -> bool:
-    """Whether a class has another tag than it had: its values would be read as those of another class."""
+    """Whether the tag of a class has changed, so that its stored values would be read as another class."""
     named = _kind(after) == _kind(before) and after[1]["name"] == before[1]["name"]
     return named and after[1].get("tag") != before[1].get("tag")
 
 
 def _misfit_by_name(old: Shape, new: Shape, at: str) -> str | None:
+    """Return why a struct stored by field names cannot be read. Fields may be added with defaults, but not dropped."""
     before, after = old[1], new[1]
     for name, (shape, required) in before["fields"].items():
         now = after["fields"].get(name)
@@ -256,16 +257,16 @@ def _misfit_by_name(old: Shape, new: Shape, at: str) -> str | None:
 
 
 def _misfit_of_settings(before: Mapping[str, Any], after: Mapping[str, Any], at: str) -> str | None:
-    for what in ("tag", "closed"):
-        if before.get(what) != after.get(what):
-            return f"{at}: {'the tag' if what == 'tag' else 'forbid_unknown_fields'} of {after['name']} has changed"
+    for setting in ("tag", "closed"):
+        if before.get(setting) != after.get(setting):
+            return f"{at}: {'the tag' if setting == 'tag' else 'forbid_unknown_fields'} of {after['name']} has changed"
     if not _only_more(before, after):
         return f"{at}: omit_defaults of {after['name']}, or a default that it has left out of what is stored, has changed"
     return None
 
 
 def _only_more(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether defaults that were left out of what is stored are still the same."""
+    """Whether all defaults that stored values omit are unchanged."""
     return all(after.get("omitted", {}).get(name) == default for name, default in before.get("omitted", {}).items())
 
 

@@ -1,4 +1,4 @@
-"""What all asynchronous calls of a process share, as a client of a service with its connections."""
+"""Resources that all asynchronous calls of a process share, such as a client of a service with its connections."""
 
 import asyncio
 import atexit
@@ -14,13 +14,13 @@ from penstock.errors import TopologyError
 Thing = TypeVar("Thing")
 
 MAKING_S, ENDING_S = 60.0, 5.0
-"""How long a thing may take to be made, and how long the end of a process waits for each."""
+"""Seconds: how long making a resource may take, and how long the end of a process waits for each to close."""
 
 
 def shared(make: Callable[[], AsyncIterator[Thing]]) -> Callable[[], Awaitable[Thing]]:
-    """Decorate an async generator that makes something for all calls of a process: it is made when it is first awaited, and
-    what follows the ``yield`` is run when the process ends by itself; Spark ends its workers without that. If making it fails,
-    so does the call that awaits it, and the next tries again.
+    """Decorate an async generator that makes a resource for all calls of a process, when it is first awaited. The code after
+    the ``yield`` runs when the process exits normally, which Spark's workers do not. If making it fails, the call that awaits
+    it fails, and the next call tries again.
 
     >>> @shared
     ... async def numbers():
@@ -30,7 +30,7 @@ def shared(make: Callable[[], AsyncIterator[Thing]]) -> Callable[[], Awaitable[T
 
     Raises
     ------
-    TopologyError: it is no async generator.
+    TopologyError: the function is not an async generator.
     """
     if not isasyncgenfunction(make):
         raise TopologyError("shared decorates an async generator: write async def, and yield what is shared.")
@@ -41,13 +41,13 @@ def shared(make: Callable[[], AsyncIterator[Thing]]) -> Callable[[], Awaitable[T
         loop = asyncio.get_running_loop()
         if loop not in made or _has_failed(made[loop]):
             made[loop] = loop.create_task(_begin(make()))
-        return await asyncio.shield(made[loop])  # one call's timeout is no other's
+        return await asyncio.shield(made[loop])  # a timeout of one call must not cancel the task of all
 
     return get
 
 
 async def _begin(things: AsyncIterator[Thing]) -> Thing:
-    async with asyncio.timeout(MAKING_S):  # what hangs is tried again by the next call
+    async with asyncio.timeout(MAKING_S):  # after a hang, the next call tries again
         thing = await anext(things)
     atexit.register(_end, things, asyncio.get_running_loop(), os.getpid())
     return thing
@@ -62,6 +62,6 @@ def _end(things: AsyncIterator[Thing], loop: asyncio.AbstractEventLoop, process:
         with suppress(StopAsyncIteration):
             await anext(things)
 
-    if os.getpid() == process and loop.is_running():  # a process that was forked off has no such loop
-        with suppress(Exception):  # the process ends all the same
+    if os.getpid() == process and loop.is_running():  # a forked process does not run the loop
+        with suppress(Exception):  # the process exits in any case
             asyncio.run_coroutine_threadsafe(end(), loop).result(ENDING_S)

@@ -1,11 +1,11 @@
-"""What somebody who misspelt a name will have meant."""
+"""Suggestions for misspelt names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean ...?"`` for a name that is near a known one, else nothing.
+    """Return ``"; did you mean ...?"`` for a name that is close to a known one, else an empty text.
 
     >>> did_you_mean("on_evnt", ["on_event", "on_batch"])
     '; did you mean on_event?'

@@ -1,4 +1,4 @@
-"""The schema of an application's state: what a checkpoint must remember of it, and whether new code still reads it right."""
+"""The schema of an application's state, which is stored with a checkpoint, and the check whether new code still reads it."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from penstock.errors import IncompatibleStateError
 from penstock.kinds.event import field_types
 
 LARGEST_STATE = 32 << 20
-"""Bytes of one instance; a page holds at least one, and travels through one of Spark's sockets."""
+"""Limit of one instance's state, in bytes: a page of the store holds at least one, and passes through a Spark socket."""
 
 MEND = "put it back, or start afresh with --fresh (which discards the stored state), or under another --name"
 MIGRATE = f"give it migrate(old), which makes its state of what was stored, or {MEND}"
@@ -25,15 +25,15 @@ MIGRATE = f"give it migrate(old), which makes its state of what was stored, or {
 BY_SPARK = "by Spark"
 
 Schema = dict[str, Any]
-"""Of an element, as JSON: its hop, how it is kept, its key in order, what its state means, and the state's shape in full."""
+"""An element's state as JSON: its keyed hop, how it is kept, the key's fields, its meaning, and the full shape of values."""
 
 
 def describe_state(topology: Topology, stored: dict[str, Schema] | None = None) -> dict[str, Schema]:
-    """The schema of each element that keeps state.
+    """Return the schema of each element that keeps state, by the element's name.
 
     Parameters
     ----------
-    stored: the schemas of a run that is to go on, whose state an element with ``migrate`` may read in shapes that it has had.
+    stored: the schemas of a run to resume; an element with ``migrate`` may read state in its earlier shapes.
     """
     schemas: dict[str, Schema] = {}
     for element in topology.elements:
@@ -48,13 +48,13 @@ def describe_state(topology: Topology, stored: dict[str, Schema] | None = None) 
 
 
 def check_state_fits(stored: dict[str, Schema], present: dict[str, Schema]) -> None:
-    """Refuse code that could not read, would lose, or would take for something else, what a checkpoint holds.
+    """Refuse code that could not read the state in a checkpoint, or would lose or misread it.
 
     A table in ``docs/how-to/failures.md`` has the rules.
 
     Raises
     ------
-    IncompatibleStateError: names the element and what has changed, as it was and as it is, and how to mend it.
+    IncompatibleStateError: names the element, the old and the new form of what has changed, and how to mend it.
     """
     for name, old in stored.items():
         new = present.get(name)
@@ -78,7 +78,7 @@ def _refused(name: str, what: str) -> IncompatibleStateError:
 
 def _schema(element: Element, stage: int) -> Schema:
     prototype = element.prototype
-    kept = prototype if element.state is None else element.state
+    state_type = prototype if element.state is None else element.state
     means: dict[str, Any] = {"form": OWN_CLASS}
     if isinstance(prototype, type) and issubclass(prototype, Stepwise):
         means = prototype.meaning()
@@ -94,12 +94,12 @@ def _schema(element: Element, stage: int) -> Schema:
         "kept": "in objects" if element.state is None else "in columns",
         "key": _key_of(element.inputs[0], element.key),
         "means": means,
-        "state": shape_of(kept) if element.state is None else _columns_of(element.state),
+        "state": shape_of(state_type) if element.state is None else _columns_of(element.state),
     }
 
 
 def _schema_of_query(element: Element, body: WindowQuery | JoinQuery) -> Schema:
-    """Of what Spark keeps in columns of its own, by their place."""
+    """Return the schema of an element that Spark plans, whose state Spark keeps in columns of its own, by position."""
     state: Any
     if isinstance(body, WindowQuery):
         types = field_types(element.inputs[0].event_type)
@@ -121,26 +121,26 @@ def _schema_of_query(element: Element, body: WindowQuery | JoinQuery) -> Schema:
 
 
 def _key_of(stream: Stream[Any], fields: Sequence[str]) -> list[Any]:
-    """The fields of a key, in their order, with their types in full."""
+    """Return the fields of a key in order, each with the full shape of its type."""
     types = field_types(stream.event_type, annotated=True)
     return [[field, shape_of(types[field])] for field in fields]
 
 
 def _columns_of(state: Any) -> Shape:
-    """State in columns, which go by the fields' own names and hold values of their plain types."""
+    """Return the shape of state in columns, which have the fields' names and hold plain types, without constraints."""
     fields = {name: [shape_of(kind), False] for name, kind in field_types(state).items()}
     return ["struct", {"name": state.__name__, "fields": fields}]
 
 
 def _misfit_of_columns(old: Schema, new: Schema) -> str | None:
-    """Spark knows columns by their place, and keeps no values of other types: nothing fits but what has not changed."""
+    """Return why state kept by Spark cannot be read. It is stored by position and type, so it fits only if unchanged."""
     if all(is_same(old[part], new[part]) for part in ("means", "state")):
         return None
     return "what Spark keeps of it is known by its place, and the reducers, or the events or fields that it holds, have changed"
 
 
 def _misfit_of_objects(old: Schema, new: Schema) -> str | None:
-    """Each shape in which instances may lie must be read, or migrated."""
+    """Return why stored instances cannot be read. Each shape in which some are stored must be readable, or migrated."""
     migrated = new.get(EARLIER, [])
     for shape in old.get(EARLIER, []):
         if shape not in migrated:
@@ -149,7 +149,7 @@ def _misfit_of_objects(old: Schema, new: Schema) -> str | None:
 
 
 def _named(trouble: str, means: dict[str, Any]) -> str:
-    """With the names of reducers in place of those of the fields that hold their states."""
+    """Return a message in which reducers' names replace the internal names of the fields that hold their states."""
     names = [reducer[0] for reducer in means.get("reducers", means.get("reducers within", ()))]
     held = r"its state\S*\.state_(\d+)"
     return re.sub(held, lambda found: f"the state of reducer {names[int(found[1])]}", trouble)
@@ -172,33 +172,33 @@ def _misfit_of_place(old: Schema, new: Schema) -> str | None:
 
 
 def _misfit_of_meaning(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """What is stored alike and would mean something else."""
-    for what in [*old, *(name for name in new if name not in old)]:
-        before, now = old.get(what), new.get(what)
+    """Return which part of the meaning has changed, so that equally stored state would be misread; None if none has."""
+    for part in [*old, *(name for name in new if name not in old)]:
+        before, now = old.get(part), new.get(part)
         if before == now:
             continue
-        if what.startswith(ALLOWED) and isinstance(before, int) and isinstance(now, int) and now < before:
+        if part.startswith(ALLOWED) and isinstance(before, int) and isinstance(now, int) and now < before:
             continue
         if (
-            what in ("reducers", "inputs", "fields of the times")
+            part in ("reducers", "inputs", "fields of the times")
             and before is not None
             and now is not None
             and now[: len(before)] == before
         ):
-            continue  # more of them, after those that there were
-        if what in ("clock of its timers", "on_timer") and before is None:
-            continue  # an instance has had no timer yet
-        if what == "on_timer" and before is False:
+            continue  # only additions, after the old ones
+        if part in ("clock of its timers", "on_timer") and before is None:
+            continue  # no instance has a timer yet
+        if part == "on_timer" and before is False:
             continue
-        return f"had {what}: {_shown(before)}, and now has {_shown(now)}"
+        return f"had {part}: {_shown(before)}, and now has {_shown(now)}"
     return None
 
 
 def _shown(fact: Any) -> str:
-    """A fact of what state means, in a sentence."""
+    """Return a value of the state's meaning as text for a sentence."""
     if isinstance(fact, list) and fact and isinstance(fact[0], list):  # reducers
-        calls = ((name, kind, ", ".join(repr(one) for one in how if one is not None)) for name, kind, *how in fact)
-        return ", ".join(f"{name}={kind}({given})" for name, kind, given in calls)
+        calls = ((name, kind, ", ".join(repr(option) for option in how if option is not None)) for name, kind, *how in fact)
+        return ", ".join(f"{name}={kind}({arguments})" for name, kind, arguments in calls)
     if isinstance(fact, list):
         return ", ".join(map(_shown, fact)) or "none"
     if isinstance(fact, bool) or fact is None:

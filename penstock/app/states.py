@@ -1,4 +1,4 @@
-"""State in columns: the fields of many instances as arrays, for keyed elements of the batch dialect."""
+"""State in columns: the fields of many instances as NumPy arrays, for keyed elements of the batch dialect."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class States:
-    """The states of the instances that a record batch touches, or whose timers are due.
+    """The states of the instances whose events are in a record batch, or whose timers are due.
 
-    Each field of the state is an attribute, an array with one place for each instance: ``int64``, ``float64`` and ``bool`` for
-    numbers, ``datetime64[us]`` (UTC) and ``timedelta64[us]`` for times, where NaT stands for None, and ``object`` for texts and
-    bytes. Change the arrays in place, or assign others of the same length. Whole numbers wrap around beyond 64 bits, as NumPy's
-    do.
+    Each field of the state is an attribute: an array with one entry for each instance. It is ``int64``, ``float64`` or ``bool``
+    for numbers, ``datetime64[us]`` (UTC) or ``timedelta64[us]`` for times, where NaT stands for None, and ``object`` for texts
+    and bytes. Change the arrays in place, or assign others of the same length. Whole numbers beyond 64 bits wrap around, as in
+    NumPy.
 
     Attributes
     ----------
-    keys: the instances' keys, a record batch with a column for each field of the key.
+    keys: the instances' keys: a record batch with a column for each field of the key.
     due: when each instance's timer fires, ``datetime64[us]``; NaT where it has none.
-    now: the micro-batch's processing time, ``datetime64[us]``; the same when a batch is replayed after a crash.
-    watermark: the event time before which no more events are awaited, ``datetime64[us]``; NaT before the first one.
+    now: the micro-batch's processing time, ``datetime64[us]``; unchanged when the micro-batch is replayed after a crash.
+    watermark: the event time before which no more events are expected, ``datetime64[us]``; NaT before the first event.
     """
 
     keys: "pa.RecordBatch"
@@ -64,7 +64,7 @@ RESERVED = (*FIXED, "due")
 
 
 def array_kind(annotation: Any) -> Kind | None:
-    """The row of a state field, None where no array can hold it."""
+    """Return the kind of values of a state field; None if no array can hold them."""
     kind = kind_of(annotation)
     if kind is None or kind.array is None or kind.python is not plain(annotation):
         return None
@@ -72,11 +72,11 @@ def array_kind(annotation: Any) -> Kind | None:
 
 
 def check_states(element: "Element") -> None:
-    """See that an element of the batch dialect has state that columns can hold, if it has a key, and none otherwise.
+    """Check that a keyed element of the batch dialect has state that columns can hold, and a keyless one has no state.
 
     Raises
     ------
-    TopologyError: key, state and timers do not go together. StateError: names the field that no array can hold.
+    TopologyError: key, state and timers do not fit together. StateError: names the field that no array can hold.
     """
     name, state = element.name, element.state
     if element.keyed != (state is not None):
@@ -90,8 +90,8 @@ def check_states(element: "Element") -> None:
         return
     if len(element.inputs) != 1:
         raise TopologyError(
-            f"Element {name}: a batch by key is of one stream, so that its events are in one order; let a keyless element emit "
-            "those of all streams into one."
+            f"Element {name}: a keyed element of the batch dialect has one input, so that its events are in one order; let a "
+            "keyless element emit the events of all streams into one."
         )
     if element.on_timer is not None and not callable(element.on_timer):
         raise TopologyError(f"Element {name}: on_timer={element.on_timer!r} cannot be called; give a function of states.")
@@ -106,7 +106,7 @@ def check_states(element: "Element") -> None:
 
 
 def _fits(default: Any, kind: Kind) -> bool:
-    """Whether an array can be filled with a value."""
+    """Whether an array of a kind can hold a default: whole numbers are limited to 64 bits."""
     return kind.python is not int or -(2**63) <= default < 2**63
 
 
@@ -117,7 +117,7 @@ def _check_fields(name: str, state: Any) -> None:
         )
     if demanding(state):
         raise StateError(
-            f"Element {name}: {state.__name__} asks more of its fields than their types, and in arrays nothing asks: give it "
+            f"Element {name}: {state.__name__} asks more of its fields than their types, which arrays do not check: give it "
             "plain types and no __post_init__, and test the values in the body; or use the event dialect."
         )
     annotations = field_types(state)

@@ -1,4 +1,4 @@
-"""Prototypes whose timers do several things at once, each of which may fail for itself."""
+"""Prototypes whose timer does several steps in one call, each of which may fail independently."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
@@ -8,52 +8,52 @@ from penstock.app.stream import Emission
 
 
 class Stepwise(ProcessingElement):
-    """A prototype whose timer takes steps: windows that close, say. If one raises, the container takes them one by one."""
+    """A prototype whose timer runs a series of steps, such as closing windows. If one raises, the container runs each alone."""
 
     form: ClassVar[str]
-    """What its state is, in words: a prototype of another form would take the same state for something else."""
+    """The kind of state, in words. A prototype of another form would misread the same stored state."""
     by_input: ClassVar[bool] = False
-    """Whether its state holds events by the place of their stream among its inputs."""
+    """Whether the state holds events by the position of their stream among the inputs."""
 
     @classmethod
     def meaning(cls) -> dict[str, Any]:
-        """What must stay as it is, besides the types, for stored state to mean the same: JSON, by what it is in words."""
+        """Return the facts, besides types, that must stay the same for stored state to keep its meaning, as JSON by name."""
         return {"form": cls.form}
 
     def is_due(self) -> bool:
-        """Whether there is a step to take."""
+        """Whether a step is due."""
         raise NotImplementedError
 
     def step(self) -> Iterable[Emission]:
-        """Take the next step."""
+        """Do the next step, and return its emissions."""
         raise NotImplementedError
 
     def skip(self) -> Any:
-        """Leave out the next step, which has failed; returns the event that is lost by that, if it is one."""
+        """Skip the next step, which has failed; returns the event that is lost by it, if there is one."""
         raise NotImplementedError
 
     def rearm(self) -> None:
-        """Set the timer for the step that comes next."""
+        """Set the timer for the next step."""
         raise NotImplementedError
 
     def is_empty(self) -> bool:
-        """Whether nothing is kept that an instance made anew would not have, so that this one can be forgotten."""
+        """Whether the state equals that of a new instance, so that this one can be removed."""
         return False
 
     def would_say(self) -> bool:
-        """Whether the next event makes a result due, which is said with it and not by the timer."""
+        """Whether the next event completes a result, which is then emitted with it rather than by the timer."""
         return False
 
     def without_result(self, event: Any) -> Emitted:
-        """Take in an event and leave out the result that it makes due, which has failed."""
+        """Process an event but skip the result that it completes, because computing that has failed."""
         raise NotImplementedError
 
     def undo(self) -> Callable[[], None] | None:
-        """What takes back all steps from now on; None where the state is to be put back as it was encoded."""
+        """Return a function that undoes all steps from now on; None if the container must restore the encoded state instead."""
         return None
 
     def on_timer(self) -> Emitted:
-        """Take all steps that are due."""
+        """Do all steps that are due."""
         return self._steps()
 
     def _steps(self) -> Iterator[Emission]:
@@ -63,12 +63,12 @@ class Stepwise(ProcessingElement):
 
 
 def emissions(emitted: Emitted) -> Iterable[Emission]:
-    """What a hook has yielded, returned, or not."""
+    """Return a hook's emissions as an iterable, whether it yielded them, returned one, or returned None."""
     if emitted is None:
         return ()
     return (emitted,) if isinstance(emitted, Emission) else emitted
 
 
 def field_of(reader: Any) -> str | None:
-    """The field that an `operator.attrgetter` reads; None where there is none."""
+    """Return the name of the field that an `operator.attrgetter` reads; None without a reader."""
     return None if reader is None else str(reader.__reduce__()[1][0])

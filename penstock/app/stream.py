@@ -16,14 +16,14 @@ LatePolicy = Literal["dead-letter", "process", "drop"]
 
 
 class Connection(Protocol):
-    """What ``uri=`` takes besides text: a connector that is already told where and how; see `penstock.connectors`."""
+    """A configured connector, which ``uri=`` takes in place of text; see `penstock.connectors`."""
 
     def bind(self, declared: Any, context: Any, /) -> Any:
-        """The bound source or sink of a run."""
+        """Return the source or sink for a run."""
 
 
 class Emission(msgspec.Struct, frozen=True, gc=False):
-    """An event on its way into a stream: what calling a stream makes."""
+    """An event on its way into a stream; calling a stream makes one."""
 
     stream: "Stream[Any]"
     event: Event
@@ -35,16 +35,16 @@ class Stream(Generic[E]):
     def __init__(self, name: str, event_type: type[E]) -> None:
         check_event_type(event_type)
         if not name:
-            raise TopologyError("A stream has no name: give it one, for files, recordings and sentences call it by that.")
+            raise TopologyError("A stream has no name: give it one, which files, recordings and messages use.")
         self.name = name
         self.event_type = event_type
 
     def __call__(self, *fields: Any, **named: Any) -> Emission:
-        """An event of this stream, ready to be yielded by an element that emits into it."""
+        """Make an event from its fields, as an emission for an element to yield."""
         return Emission(self, self.event_type(*fields, **named))
 
     def emit(self, event: E) -> Emission:
-        """An event that exists already, ready to be yielded."""
+        """Return an existing event as an emission for an element to yield."""
         return Emission(self, event)
 
     def __repr__(self) -> str:
@@ -53,17 +53,17 @@ class Stream(Generic[E]):
 
 @dataclass(frozen=True)
 class EventTime:
-    """Which field holds the time at which an event happened, and how long to wait for late ones.
+    """The field that holds the time at which an event happened, and how long to wait for late events.
 
-    The watermark is the greatest event time of earlier micro-batches less ``lateness`` seconds;
-    an event older than it is late.
+    The watermark is the greatest event time of earlier micro-batches minus ``lateness`` seconds. An event older than the
+    watermark is late.
     """
 
     field: str
     lateness: float
     late: LatePolicy
     idle: float | None = None
-    """Seconds without an event after which the others' watermark goes on without this source; never unless given."""
+    """Seconds without an event after which the watermark advances without this source; None for never."""
 
 
 class Source(Stream[E]):
@@ -99,18 +99,18 @@ class Source(Stream[E]):
         elif idle is not None:
             raise TopologyError(f"Source {name}: idle= lets the watermark go on, so it needs event_time='field'.")
         elif wait:
-            raise TopologyError(f"Source {name}: lateness= is of the events' own times, so it needs event_time='field'.")
+            raise TopologyError(f"Source {name}: lateness= concerns the events' own times, so it needs event_time='field'.")
 
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the events of a stream leave.
+    """The place where the events of a stream leave the application.
 
     Parameters
     ----------
-    uri: in which form, unless the run says otherwise.
+    uri: where to write; the run may override it.
     key: the fields by whose values the last event is looked up, or upserted in a table.
-    hop: whether it is no sink that was declared, but the way of a stream to another group.
+    hop: whether this is not a declared sink, but the way of a stream to another group of elements.
     """
 
     name: str

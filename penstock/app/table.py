@@ -1,4 +1,4 @@
-"""A static table beside a stream: a file or a table of a database, read whole, and read again when it changes."""
+"""A static table for lookups: a file or a database table, held in memory, and read again when it changes."""
 
 import sqlite3
 import time
@@ -25,24 +25,24 @@ FILES = FORMATS[:3]
 
 
 class Table:
-    """The rows of a table by key.
+    """The rows of a static table, by key.
 
     Parameters
     ----------
-    uri: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE`` or ``postgresql://.../DATABASE/TABLE``; of files
-        the suffix tells the format, too.
-    row: the type of its rows, whose fields are columns.
-    key: the fields that name a row.
-    refresh: how often to look whether a file has changed, and to read a database's table anew.
+    uri: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE`` or ``postgresql://.../DATABASE/TABLE``; a plain
+        file path works, too, if its suffix names the format.
+    row: the type of a row; its fields are the columns.
+    key: the fields that identify a row.
+    refresh: how often to check a file for changes, and to read a database's table again.
 
     Raises
     ------
-    TopologyError: the address is not understood, or the rows have no such field.
+    TopologyError: the address is not understood, or the rows lack a field of the key.
     """
 
     def __init__(self, uri: str, row: type[Event], key: Sequence[str], refresh: Duration) -> None:
         self.shown, self.row, self.key = masked(uri), row, tuple(key)
-        """``shown``: its address, without a password."""
+        """``shown``: the table's address, without a password."""
         self._format, self._place = _divided(uri)
         self._refresh = seconds(refresh)
         self._rows: dict[bytes, Event] = {}
@@ -60,15 +60,15 @@ class Table:
                 )
 
     def get(self, key: tuple[Any, ...]) -> Event | None:
-        """The row of a key, or None; keys are one where they are for keyed elements, see `penstock.kinds.identity`."""
+        """Return the row of a key, or None; keys are compared as those of keyed elements, see `penstock.kinds.identity`."""
         return self._rows.get(_identity(key))
 
     def follow(self) -> None:
-        """Read it, unless it is known as it is.
+        """Read the table, unless it was checked within ``refresh`` or has not changed.
 
         Raises
         ------
-        SourceError: it cannot be read, a row does not fit, or two rows have one key.
+        SourceError: the table cannot be read, a row does not fit its type, or two rows have the same key.
         """
         now = time.monotonic()
         if self._looked is not None and now - self._looked < self._refresh:
@@ -80,7 +80,7 @@ class Table:
         self._looked = now
 
     def _seen(self) -> tuple[int, ...] | None:
-        """What tells a file from its next version; None for a database, which does not say."""
+        """Return a value that changes with each version of a file; None for a database, which has no such value."""
         if self._format not in FILES:
             return None
         try:
@@ -99,7 +99,7 @@ class Table:
                 if known in rows:
                     shown = ", ".join(map(repr, key))
                     raise SourceError(
-                        f"Table {self.shown} has two rows of {', '.join(self.key)} {shown}: keep the one that holds."
+                        f"Table {self.shown} has two rows of {', '.join(self.key)} {shown}: keep only one of them."
                     )
                 rows[known] = row
         except (OSError, EOFError, ValueError, TypeError, OverflowError, zlib.error, sqlite3.Error) as error:
@@ -114,12 +114,12 @@ class Table:
                 return json_decoder(self.row).decode(values)
             if self._format == "csv":
                 values = self._nothing | {name: value for name, value in values.items() if value is not None}
-            if self._format in ("csv", "sqlite"):  # which have no lists and dicts, so they are JSON
+            if self._format in ("csv", "sqlite"):  # these have no lists and dicts, so columns hold them as JSON
                 refuse_numbers(values, self._times)
                 values = opened(values, self._nested)
             if self._to_encoded is not None:
                 values = self._to_encoded(values)
-            lax = self._format in ("csv", "sqlite")  # which has no booleans
+            lax = self._format in ("csv", "sqlite")  # CSV has only texts, and SQLite no booleans
             return convert(values, self.row, strict=not lax)
         except msgspec.MsgspecError as error:
             raise SourceError(
@@ -145,7 +145,7 @@ class Table:
         return lines
 
     def _records(self) -> Iterator[dict[str, str | None]]:
-        """The lines of CSV by their fields' names; one that is empty without quotes is missing."""
+        """Yield the records of a CSV file by field name; a value that is empty and not quoted is None."""
         with text_in(Path(self._place), None) as lines:
             records = Records(lines)
             header = records.header()
@@ -175,10 +175,10 @@ class Table:
             raise SourceError(f"Table {self.shown} does not fit {self.row.__name__}: {reason}.")
 
     def _columns(self) -> list[dict[str, Any]]:
-        """The rows of a Parquet file, by the columns that it has; one of another type is left as it is, for the rows to be
-        refused.
+        """Return the rows of a Parquet file. A column of another type stays as it is, so that converting its rows reports the
+        misfit.
         """
-        import pyarrow as pa  # only here, for the commands that need none of it are quick to start
+        import pyarrow as pa  # imported here, so that commands without Parquet start quickly
         import pyarrow.parquet as pq
 
         from penstock.kinds.arrow import arrow_schema, fits, fitted
@@ -190,7 +190,7 @@ class Table:
         table = pq.read_table(self._place, columns=names, coerce_int96_timestamp_unit="us").combine_chunks()
         for number, field in enumerate(table.schema):
             kind = wanted.field(field.name).type
-            if pa.types.is_timestamp(field.type) and field.type.tz is None:  # a row's time has a zone where the file says so
+            if pa.types.is_timestamp(field.type) and field.type.tz is None:  # times have a zone only if the file says so
                 kind = pa.timestamp("us")
             if fits(field.type, kind, lengths=True):
                 parts = [fitted(part, kind) for part in table.column(number).chunks]
@@ -199,11 +199,11 @@ class Table:
         return rows
 
     def _selected(self, columns: list[str]) -> Iterable[Mapping[str, Any]]:
-        """The rows of a database's table."""
+        """Return the rows of a database's table, by column."""
         place, _, table = self._place.rpartition("/")
-        # With its table's name: SQLite takes one that is quoted, and of no column, for a text.
+        # Columns are qualified by the table: SQLite takes an unknown quoted name alone for a text.
         quoted = ", ".join('t."' + name.replace('"', '""') + '"' for name in columns)
-        # In PostgreSQL, what stands before a dot is the schema, as it is for sinks.
+        # In PostgreSQL, the part before a dot is the schema, as in sinks.
         parts = table.rsplit(".", 1) if self._format == "postgresql" else [table]
         statement = f"SELECT {quoted} FROM " + ".".join('"' + part.replace('"', '""') + '"' for part in parts) + " AS t"
         if self._format == "sqlite":
@@ -213,10 +213,10 @@ class Table:
             import psycopg
         try:
             with psycopg.connect(f"postgresql:{place}", connect_timeout=5) as connection:
-                found = connection.execute(statement.encode()).fetchall()
+                records = connection.execute(statement.encode()).fetchall()
         except psycopg.Error as error:
             raise self._unreadable(error) from error
-        return [dict(zip(columns, row, strict=True)) for row in found]
+        return [dict(zip(columns, row, strict=True)) for row in records]
 
     def _unreadable(self, error: Exception) -> SourceError:
         what = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
@@ -231,11 +231,11 @@ def _identity(key: tuple[Any, ...]) -> bytes:
 
 
 def _divided(uri: str) -> tuple[str, str]:
-    """The format and the place of a table."""
+    """Split a table's address into its format and its place."""
     head, colon, rest = uri.partition(":")
     form, place = (head, rest) if colon and "/" not in head else (Path(uri).suffix.removeprefix("."), uri)
     if form not in FORMATS or not place:
-        ways = ", ".join(f"{one}:..." for one in FORMATS)
+        ways = ", ".join(f"{known}:..." for known in FORMATS)
         raise TopologyError(f"{masked(uri)!r} is no table that can be looked up in; write one of {ways}.")
     if form not in FILES and "/" not in place:
         raise TopologyError(f"{masked(uri)!r} names no table: write {form}:PLACE/TABLE.")

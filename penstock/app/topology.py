@@ -1,4 +1,4 @@
-"""The topology: the directed acyclic graph of elements and streams, checked before anything runs."""
+"""The topology: the directed acyclic graph of elements and streams, checked before a run."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ class Topology:
 
     Raises
     ------
-    TopologyError: two things of one name, a stream that nothing feeds, a key that is no field, ...
-    CyclicTopologyError: names the elements on the cycle.
+    TopologyError: for example two elements of one name, a stream that nothing feeds, or a key that is not a field.
+    CyclicTopologyError: the elements form a cycle; the text names them.
     """
 
     application: str
@@ -63,30 +63,30 @@ class Topology:
         return {element.name: element for element in self.elements}
 
     def element(self, name: str) -> Element:
-        """The element of a name."""
+        """Return the element of a name."""
         return self._by_name[name]
 
     def stream(self, name: str) -> Stream[Any]:
-        """The stream of a name."""
+        """Return the stream of a name."""
         return next(stream for stream in self.streams if stream.name == name)
 
     def consumers(self, stream: Stream[Any]) -> tuple[Element, ...]:
-        """The elements that listen to a stream, in declaration order."""
+        """Return the elements that consume a stream, in the order of declaration."""
         return tuple(element for element in self.elements if stream in element.inputs)
 
     def producers(self, stream: Stream[Any]) -> tuple[Element, ...]:
-        """The elements that emit into a stream, in declaration order."""
+        """Return the elements that emit into a stream, in the order of declaration."""
         return tuple(element for element in self.elements if stream in element.emits)
 
     def sinks_of(self, stream: Stream[Any]) -> tuple[Sink, ...]:
-        """The sinks at which a stream leaves."""
+        """Return the sinks that write a stream."""
         return tuple(sink for sink in self.sinks if sink.stream is stream)
 
     @cached_property
     def depths(self) -> dict[str, int]:
-        """For each element the number of keyed hops that its events have gone through, its own included.
+        """The number of keyed hops up to each element, itself included, by element name.
 
-        Keyless elements of depth d are fused behind the containers of hop d; those of depth 0 behind the source.
+        A keyless element of depth d runs in the tasks of hop d, fused behind its keyed elements, or with 0 behind the source.
         """
         depth: dict[str, int] = {}
         for element in self.in_order:
@@ -96,12 +96,12 @@ class Topology:
 
     @property
     def hops(self) -> int:
-        """How many keyed hops there are, one behind the other."""
+        """The greatest number of keyed hops on a path through the topology."""
         return max((self.depths[element.name] for element in self.elements if element.keyed), default=0)
 
     @property
     def in_order(self) -> tuple[Element, ...]:
-        """The elements, each after those that feed it."""
+        """The elements in topological order: each after those that feed it."""
         return tuple(map(self.element, self._order))
 
     @cached_property
@@ -113,15 +113,15 @@ class Topology:
         return tuple(TopologicalSorter(before).static_order())
 
     def subset(self, names: Iterable[str], hops: Iterable[str], sources: Iterable[str]) -> "Topology":
-        """The part of this topology that some of its elements make up.
+        """Return the part of this topology that consists of some of its elements.
 
         Parameters
         ----------
         names: the elements of the part.
-        hops: streams of the part that another part awaits; each gets a sink of its name that is a hop.
-        sources: those that the part reads itself, or counts.
+        hops: streams of the part that another part consumes; each gets a sink of its name that is a hop.
+        sources: the sources that the part reads itself, or counts.
 
-        A stream that another part makes or reads becomes a source of this one.
+        A stream that another part produces or reads becomes a source of this part.
         """
         chosen, leaving, owned = set(names), set(hops), set(sources)
         inside = tuple(element for element in self.elements if element.name in chosen)
@@ -135,17 +135,17 @@ class Topology:
                 entering = Source(stream.name, stream.event_type)
                 entering.event_time = stream.event_time if isinstance(stream, Source) else None
                 present[stream] = entering
-        kept = tuple(sink for sink in self.sinks if present.get(sink.stream) is sink.stream)
+        sinks = tuple(sink for sink in self.sinks if present.get(sink.stream) is sink.stream)
         away = tuple(Sink(stream.name, stream, None, hop=True) for stream in present.values() if stream.name in leaving)
         return Topology(
             self.application,
             tuple(present.values()),
             tuple(replace(element, inputs=tuple(present[stream] for stream in element.inputs)) for element in inside),
-            (*kept, *away),
+            (*sinks, *away),
         )
 
     def describe(self) -> Description:
-        """The topology as plain data: what a recording keeps and what is drawn."""
+        """Return the topology as plain data, for recordings and drawings."""
         return Description(
             self.application,
             [
@@ -177,7 +177,7 @@ class Topology:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The description in JSON's types, for other tools."""
+        """Return the description in the types of JSON, for other tools."""
         described: dict[str, Any] = msgspec.to_builtins(self.describe())
         return described
 
@@ -215,8 +215,8 @@ class Topology:
             )
         if element.judges_lateness and any(event_time.late == "process" for event_time in timed):
             raise TopologyError(
-                f"Element {element.name} ({element.note}) cannot process late events, as a source wants by late='process': say "
-                "late='dead-letter' or 'drop', and keep windows for longer, as Tumbling('10 s', allowed='1 minute')."
+                f"Element {element.name} ({element.note}) cannot process late events, as a source with late='process' asks: "
+                "set late='dead-letter' or 'drop', and keep windows for longer, as Tumbling('10 s', allowed='1 minute')."
             )
 
     def _check_known(self, stream: Stream[Any], who: str) -> None:

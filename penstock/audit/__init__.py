@@ -1,1 +1,1 @@
-"""The audit of a run: a recount from outside its own counting, of what its sources hold and what its sinks do."""
+"""The audit of a run: compares its sinks with an independent replay of its sources, without trusting its own counts."""

@@ -1,5 +1,5 @@
-"""The auditor: reads a run's sources again, runs its elements in memory, and compares what comes of it with what its sinks
-hold.
+"""The auditor: reads a run's sources again, runs its elements in memory, and compares the results with the content of its
+sinks.
 """
 
 import fcntl
@@ -39,16 +39,17 @@ _encode = json_encoder().encode
 
 
 class Auditor:
-    """Audits one run; it writes nothing.
+    """Audits one run, without writing anything.
 
     Parameters
     ----------
-    run: its directory. app, reference: the application that it runs. sources, sinks: URIs by name, as it was started with.
-    since: seconds since the epoch; what was committed before need not be in the sinks any more.
+    run: the run's directory. app, reference: its application. sources, sinks: URIs by name, as given when the run was started.
+    since: seconds since the epoch; results committed earlier may be missing from the sinks.
+    advance: called with the number of micro-batches done, their total, and the present step in words.
 
     Raises
     ------
-    PenstockError: it is not the directory of a run, or a source or a sink cannot be bound.
+    PenstockError: the directory holds no run, or a source or a sink cannot be bound.
     """
 
     def __init__(
@@ -66,10 +67,10 @@ class Auditor:
         self._manifest = manifest_of(run)
         self._topology = app.topology()
         _check_application(app, self._manifest)
-        _check_names("--source", sources, [one.name for one in self._topology.sources])
-        _check_names("--sink", sinks, [one.name for one in self._topology.sinks])
+        _check_names("--source", sources, [source.name for source in self._topology.sources])
+        _check_names("--sink", sinks, [sink.name for sink in self._topology.sinks])
         context = SourceContext(reference)
-        self._sources = {one.name: bind_source(one, sources.get(one.name), context) for one in self._topology.sources}
+        self._sources = {known.name: bind_source(known, sources.get(known.name), context) for known in self._topology.sources}
         self._sinks = bind_sinks(self._topology.sinks, sinks, run / OUTPUT)
         for name, bound in self._sources.items():
             bound.begin_at(self._manifest.beginnings.get(name))
@@ -78,7 +79,7 @@ class Auditor:
         self._origins: list[tuple[Example, Origin]] = []
 
     def audit(self) -> Audit:
-        """Do it."""
+        """Replay the run twice, to find unstable results, and compare its sources, sinks and dead letters."""
         try:
             exact = len(self._groups) == 1 and not self._manifest.layout.moves and self._groups[0].exact
         except PenstockError as error:
@@ -86,15 +87,15 @@ class Auditor:
             exact = False
         if not exact and _goes_by_time(self._topology):
             self._unknown.append(
-                "how its micro-batches were divided is not known, or it has several groups, and windows, timers and "
-                "late events go by that"
+                "its micro-batches are not known one by one, or it has several groups, and its windows, timers and late "
+                "events depend on them"
             )
         count = sum((group.last or 0) + (group.last is not None) for group in self._groups)
         audit = Audit(str(self._run), count, exact, {}, {}, {}, self._unknown)
         if self._unknown:
             return audit
         try:
-            replay = self._replayed(exact)
+            replay = self._replayed(exact)  # twice: results on which the two disagree cannot be judged
             another = self._replayed(exact)
         except PenstockError as error:
             self._unknown.append(str(error))
@@ -120,7 +121,7 @@ class Auditor:
         return audit
 
     def _formerly(self, source: str) -> int:
-        """What groups have counted that are no more, since the run was moved."""
+        """Return the events of a source that former groups have counted, from before the run was moved."""
         return sum(
             record.sources[source].accepted
             for former in self._manifest.layout.former
@@ -129,20 +130,20 @@ class Auditor:
             if source in record.sources
         )
 
-    # --- what can be told -----------------------------------------------------------------------
+    # --- obstacles ------------------------------------------------------------------------------
 
     def _cannot_be_run_again(self) -> Iterator[str]:
         if _is_on(self._run):
-            yield "it is on: stop it first, for what it commits meanwhile would be taken for a fault"
+            yield "it is on: stop it first, because rows that it commits during the audit would count as faults"
         if self._manifest.is_real_time:
-            yield "it ran in real time, where nothing is kept of which messages were committed"
+            yield "it ran in real-time mode, which keeps no record of the messages that were committed"
         for element in self._topology.elements:
             if element.dialect == "query":
                 yield f"element {element.name} is in the query dialect, which Spark alone can run"
         for name, bound in self._sources.items():
             before = self._manifest.identities.get(name)
             if before is not None and bound.identity() != before:
-                yield f"source {name} is another than the one that the run has read, though in the same place"
+                yield f"source {name} is not the one that the run has read: another is in its place"
         for group in self._groups:
             yield from self._left_on_the_way(group)
 
@@ -150,14 +151,14 @@ class Auditor:
         for name in self._manifest.reads[group.checkpoint.name].handed_on:
             place = self._run / HOPS / name
             if not place.exists():
-                handed = f"what group {group.checkpoint.name} was handed of {name} went by a topic"
+                handed = f"group {group.checkpoint.name} got stream {name} through a topic, which is not read again"
                 yield f"{handed}: run it until it is idle, and audit its sinks by hand"
                 continue
             source = HopSource(Source(name, self._topology.stream(name).event_type), place)
             if not source.drained(group.end(name)):
-                yield f"group {group.checkpoint.name} has yet to read some of {name}: run it on until it is idle"
+                yield f"group {group.checkpoint.name} has not read all of stream {name} yet: run it until it is idle"
 
-    # --- once more ------------------------------------------------------------------------------
+    # --- replay ---------------------------------------------------------------------------------
 
     def _replayed(self, exact: bool) -> Replay:
         replay = Replay(self._app, self._sources, self._manifest.partitions or 1)
@@ -179,10 +180,10 @@ class Auditor:
         for name, (after, upto) in batch.positions.items():
             if upto.offset is None:
                 continue
-            found = self._sources[name].again(after, upto)
-            if found is None:
+            parts_read = self._sources[name].again(after, upto)
+            if parts_read is None:
                 raise ConfigurationError(f"source {name} ({self._sources[name].uri}) cannot be read again")
-            parts[name] = found
+            parts[name] = parts_read
         return parts
 
     # --- sinks ----------------------------------------------------------------------------------
@@ -198,12 +199,13 @@ class Auditor:
         except (PenstockError, OSError) as error:
             return SinkAudit(bound.uri, len(rows), 0, unknown=f"it cannot be read ({error})")
         rows = self._without_refused(sink, rows)
+        # Undelivered rows of the last micro-batch may be missing, unless it is not clear which rows these are.
         owed = any(group.owed(bound.files.label, path_of(bound.files.directory)) for group in self._groups)
         if owed and (bound.keeps_last or len(self._groups) > 1):
             return SinkAudit(
                 bound.uri, len(rows), len(held), unknown="its last micro-batch is not delivered yet: start the run once more"
             )
-        if moments is not None and not bound.keeps_last:
+        if moments is not None and not bound.keeps_last:  # other micro-batches give other momentary rows
             if not moments:
                 return SinkAudit(
                     bound.uri,
@@ -211,15 +213,15 @@ class Auditor:
                     len(held),
                     unknown="its rows depend on the micro-batches, which are not known any more",
                 )
-            found = self._compared(bound.uri, _last_rows(rows, moments), _last_events(held, moments), self._excused(owed=owed))
-            found.by_key = True
-            return found
+            result = self._compared(bound.uri, _last_rows(rows, moments), _last_events(held, moments), self._excused(owed=owed))
+            result.by_key = True
+            return result
         expected = _last_rows(rows, sink.key) if bound.keeps_last else rows
         return self._compared(bound.uri, expected, held, self._excused(owed=owed))
 
     def _excused(self, *, owed: bool) -> Callable[[Row], bool]:
-        """Whether a row need not be there: one of before the time that is asked for, or of a micro-batch that is not delivered
-        yet.
+        """Return a function that tells whether a row may be missing: it is older than ``since``, or its micro-batch is not
+        delivered yet.
         """
         committed = {number: us for group in self._groups for number, us in group.committed_us.items()}
         last, since = max(committed, default=None), self._since
@@ -232,42 +234,42 @@ class Auditor:
         return excused
 
     def _without_refused(self, sink: Sink, rows: list[Row]) -> list[Row]:
-        """Without those that the sink has refused, which are dead letters under its name."""
+        """Leave out rows that the sink has refused, which are dead letters under its name."""
         refused = Counter(_as_json(letter.event) for letter in letters_of(self._run) if letter.element == sink.name)
         if not refused:
             return rows
-        kept = []
+        accepted = []
         for row in rows:
             text = _as_json(row.event)
             if refused[text]:
                 refused[text] -= 1
             else:
-                kept.append(row)
-        return kept
+                accepted.append(row)
+        return accepted
 
     def _letters(self, replay: Replay, exact: bool) -> dict[str, dict[str, int]]:
-        """Dead letters that only the run, or only the recount, has, by where they come from; those of sinks are theirs."""
+        """Count dead letters that only the replay (missing) or only the run (strange) has, by place; not those of sinks."""
         names = {sink.name for sink in self._topology.sinks} - {element.name for element in self._topology.elements}
-        told = Counter(
+        in_run = Counter(
             (letter.place, json.dumps([letter.stream, letter.raw, letter.event], sort_keys=True))
             for letter in letters_of(self._run)
             if letter.element not in names and (exact or letter.raw is not None or letter.event is not None)
         )
-        again = _letters_of(replay)
+        in_replay = _letters_of(replay)
         owed = any(group.owed(LETTERS, self._run / DEAD_LETTERS) for group in self._groups)
-        found: dict[str, dict[str, int]] = {}
-        for kind, difference in (("missing", Counter() if owed else again - told), ("strange", told - again)):
+        differences: dict[str, dict[str, int]] = {}
+        for kind, difference in (("missing", Counter() if owed else in_replay - in_run), ("strange", in_run - in_replay)):
             for (place, _), times in difference.items():
-                counts = found.setdefault(place, {"missing": 0, "strange": 0})
+                counts = differences.setdefault(place, {"missing": 0, "strange": 0})
                 counts[kind] += times
-        return found
+        return differences
 
     def _compared(self, place: str, rows: list[Row], held: list[Any], excused: Callable[[Row], bool]) -> SinkAudit:
-        """Rows that should be there against those that are, each as often."""
+        """Compare the rows expected in a sink with those that it holds, as multisets."""
         there = {identity(event): event for event in held}
         by_name = {row.same: row for row in rows}
-        wanted, found = _counted(rows), Counter(map(identity, held))
-        missing, more = wanted - found, found - wanted
+        wanted, actual = _counted(rows), Counter(map(identity, held))
+        missing, more = wanted - actual, actual - wanted
         missing = Counter({name: times for name, times in missing.items() if not excused(by_name[name])})
         doubled = Counter({name: times for name, times in more.items() if name in wanted})
         strange = more - doubled
@@ -289,13 +291,13 @@ class Auditor:
     # --- examples -------------------------------------------------------------------------------
 
     def _trace(self) -> None:
-        """Say of the examples which input they come of, reading it once more."""
+        """Find the input of each example, by reading the sources of its micro-batch once more."""
         wanted: dict[Origin, list[Example]] = {}
-        for one, origin in self._origins:
-            wanted.setdefault(origin, []).append(one)
+        for example, origin in self._origins:
+            wanted.setdefault(origin, []).append(example)
         if not wanted:
             return
-        batches = {one.batch for one, _ in self._origins}
+        batches = {example.batch for example, _ in self._origins}
         names = [source.name for source in self._topology.sources]
         for group in self._groups:
             for microbatch in group.microbatches():
@@ -307,9 +309,9 @@ class Auditor:
 
     def _note_inputs(self, part: Reread, number: int, name: str, batch: int, wanted: dict[Origin, list[Example]]) -> None:
         for row, (major, minor) in enumerate(zip(part.major.tolist(), part.minor.tolist(), strict=True)):
-            for one in wanted.get((major, minor | (number << SOURCE_SHIFT)), ()):
-                if one.batch == batch and one.input is None:
-                    one.input = f"{name} {_shown(part, row)}"
+            for example in wanted.get((major, minor | (number << SOURCE_SHIFT)), ()):
+                if example.batch == batch and example.input is None:
+                    example.input = f"{name} {_shown(part, row)}"
 
 
 def _shown(part: Reread, row: int) -> str:
@@ -322,7 +324,7 @@ def _shown(part: Reread, row: int) -> str:
 
 
 def _letters_of(replay: Replay) -> Counter[tuple[str, str]]:
-    """The dead letters of a recount: the place of each, and what it is of."""
+    """Count the dead letters of a replay, by place and content."""
     return Counter(
         (
             letter["element"] or f"decoding {letter['stream']}",
@@ -333,7 +335,7 @@ def _letters_of(replay: Replay) -> Counter[tuple[str, str]]:
 
 
 def _is_on(run: Path) -> bool:
-    """Whether a process of this machine runs it: it holds a lock."""
+    """Whether a process of this machine is running a run, and so holds the lock on its log."""
     log = run / LOG
     if not is_local(run) or not log.exists():
         return False
@@ -346,23 +348,23 @@ def _is_on(run: Path) -> bool:
 
 
 def _goes_by_time(topology: Topology) -> bool:
-    """Whether results depend on when micro-batches were: on the watermark, or on processing time."""
+    """Whether results depend on the watermark or the processing time of micro-batches."""
     timed = any(source.event_time is not None for source in topology.sources)
     return timed or any(element.has_timers or element.expires is not None for element in topology.elements)
 
 
 def _moments(topology: Topology) -> dict[str, tuple[str, ...]]:
-    """Streams whose rows may stand for moments, one with each micro-batch, with the fields that name an instance; none where
-    none do.
+    """Return streams that may hold momentary rows, emitted with each micro-batch, with the fields that name an instance;
+    empty where no fields do.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    moments: dict[str, tuple[str, ...]] = {}
     for element in topology.in_order:
         own = says_moments(element) or (element.dialect == "batch" and element.keyed)
-        inherited = not element.keyed and any(stream.name in found for stream in element.inputs)
+        inherited = not element.keyed and any(stream.name in moments for stream in element.inputs)
         for stream in element.emits if own or inherited else ():
             fields = stream.event_type.__struct_fields__
-            found[stream.name] = element.key if own and set(element.key) <= set(fields) else ()
-    return found
+            moments[stream.name] = element.key if own and set(element.key) <= set(fields) else ()
+    return moments
 
 
 def _counted(rows: list[Row]) -> Counter[bytes]:
@@ -370,12 +372,12 @@ def _counted(rows: list[Row]) -> Counter[bytes]:
 
 
 def _as_json(event: Any) -> str:
-    """An event, or what a dead letter has of one, as JSON of one form."""
+    """Return an event, or the event of a dead letter, as canonical JSON."""
     return json.dumps(json.loads(_encode(event)), sort_keys=True)
 
 
 def _last_rows(rows: list[Row], key: tuple[str, ...]) -> list[Row]:
-    """The last row of each key."""
+    """Return the last row of each key."""
     return list({_key_of(row.event, key): row for row in rows}.values())
 
 

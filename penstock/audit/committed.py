@@ -1,4 +1,4 @@
-"""What a run says that it has committed: its micro-batches, each with the positions up to which it has read its sources."""
+"""The committed micro-batches of a run, by its own records: each with the positions up to which sources were read."""
 
 import json
 from collections.abc import Iterator
@@ -19,25 +19,25 @@ from penstock.storage.place import path_of
 
 @dataclass(frozen=True)
 class Told(Position):
-    """A position whose offset is known from elsewhere than the checkpoint, which keeps the last hundred."""
+    """A position with a given offset, because the checkpoint only keeps the offsets of the last hundred micro-batches."""
 
     known: Any = None
 
     @cached_property
     def offset(self) -> Any:
-        """The source's end offset as of the batch; None if it had none yet."""
+        """The source's end offset as of the micro-batch; None if it had none yet."""
         return self.known
 
 
 @dataclass(frozen=True)
 class Microbatch:
-    """A committed micro-batch, or several where it is not known any more how they were divided.
+    """A committed micro-batch; or several consecutive ones as one, where their division is no longer known.
 
     Parameters
     ----------
-    positions: of each source, by name, from where to where it was read.
-    now: its processing time, seconds since the epoch; None where that is not known.
-    watermark: in seconds since the epoch; None, where there was none yet, or it is not known.
+    positions: by source, the positions between which it was read.
+    now: the processing time in seconds since the epoch; None where unknown.
+    watermark: the watermark in seconds since the epoch; None where there was none yet, or it is unknown.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Committed:
 
     Parameters
     ----------
-    group: its full name. sources: those that it reads from outside.
+    group: the group's full name. sources: the external sources that it reads.
     """
 
     def __init__(self, run: Path, manifest: Manifest, group: str, sources: list[str]) -> None:
@@ -62,30 +62,28 @@ class Committed:
         records = list(records_in(ledger_of(run, group)))
         self.last = records[-1].batch if records else None
         self.staged: dict[str, list[str]] = {}
-        """Of the last micro-batch, the names of staged files by the output's label: those that are still there were not
-        delivered.
-        """
+        """Names of the last micro-batch's staged files, by the output's label; files that still exist were not delivered."""
         for file in records[-1].files if records else ():
             self.staged.setdefault(file.sink, []).append(path_of(file.staged).name)
         self.committed_us = {record.batch: record.committed_us for record in records}
         self.accepted = {
             name: sum(record.sources[name].accepted for record in records if name in record.sources) for name in sources
         }
-        """Events that the run has counted, by source."""
+        """The number of events that the run has counted, by source."""
 
     @cached_property
     def _entries(self) -> dict[int, tuple[list[Any], float | None, float | None]]:
-        """The offsets, the time and the watermark of the micro-batches of which something is known."""
-        found = dict(self._in_progress())
+        """Offsets, processing time and watermark, by number, of the micro-batches for which the run still has records."""
+        entries = dict(self._in_progress())
         for number in batches(self.checkpoint, "offsets"):
             try:
                 lines = durable.read(self.checkpoint / "offsets" / str(number)).decode().splitlines()
                 about = json.loads(lines[1])
                 offsets = [None if line == "-" else json.loads(line) for line in lines[2:]]
-                found[number] = offsets, about["batchTimestampMs"] / 1e3, about["batchWatermarkMs"] / 1e3 or None
+                entries[number] = offsets, about["batchTimestampMs"] / 1e3, about["batchWatermarkMs"] / 1e3 or None
             except (IndexError, KeyError, ValueError) as error:
-                raise SourceError(f"{self.checkpoint}/offsets/{number} is damaged, and says what was read no more.") from error
-        return found
+                raise SourceError(f"{self.checkpoint}/offsets/{number} is damaged, so it is unknown what was read.") from error
+        return entries
 
     def _in_progress(self) -> Iterator[tuple[int, tuple[list[Any], float | None, float | None]]]:
         for line in journal.lines_of(self._run / PROGRESS):
@@ -94,21 +92,21 @@ class Committed:
                 offsets = [_offset(source.get("endOffset")) for source in progress["sources"]]
                 if progress.get("name") == self.name:
                     yield int(progress["batchId"]), (offsets, None, None)
-            except (ValueError, KeyError, TypeError):  # torn, or the sums of earlier ones
+            except (ValueError, KeyError, TypeError):  # a torn line, or sums of earlier micro-batches
                 continue
 
     def owed(self, label: str, directory: Path) -> bool:
-        """Whether an output has not got all of the last micro-batch: some of its files are staged still."""
+        """Whether an output still lacks rows of the last micro-batch, because some of its staged files are not delivered."""
         return any((directory / STAGING / name).exists() for name in self.staged.get(label, ()))
 
     @property
     def exact(self) -> bool:
-        """Whether it is known of each micro-batch what it has read, and when."""
+        """Whether the offsets and the time of every micro-batch are known."""
         numbers = range((-1 if self.last is None else self.last) + 1)
         return all(number in self._entries and self._entries[number][1] is not None for number in numbers)
 
     def microbatches(self) -> Iterator[Microbatch]:
-        """All of them, in order."""
+        """Yield the micro-batches in order."""
         if self.last is None:
             return
         before = {name: self._position(name, None, None) for name in self._sources}
@@ -119,7 +117,7 @@ class Committed:
             before = upto
 
     def end(self, name: str) -> Position:
-        """How far a source has been read, of those that other groups feed too."""
+        """Return the position up to which a source, also a stream from another group, has been read."""
         return Position(self.checkpoint, self.order.index(name), self.last)
 
     def _of(self, name: str, offsets: list[Any]) -> Any:

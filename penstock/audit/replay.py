@@ -1,4 +1,4 @@
-"""A run once more, in memory: what its sources hold for what it has committed, through the same elements."""
+"""Replays a run in memory: feeds the events of its committed micro-batches, read again, through its elements."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -19,19 +19,19 @@ from penstock.runtime.stage import Stage
 from penstock.testing.driver import Attempt, TopologyDriver
 
 END = -1
-"""The number of a micro-batch that ends the input, where the run's own is not known."""
+"""The number of the micro-batch that ends the input, where the run's own number is not known."""
 
 Origin = tuple[int, int]
-"""Of a source's event: ``major`` and ``minor`` of its lineage."""
+"""The identity of a source's event: ``major`` and ``minor`` of its lineage."""
 
 
 class Row(NamedTuple):
-    """A result.
+    """A row that a sink should hold.
 
     Parameters
     ----------
-    same: bytes that equal results have, and they alone.
-    origin: the event that it comes of; None where several have caused it.
+    same: its identity: bytes that are equal if and only if the events are.
+    origin: the source event that caused it; None where no single event did. batch: the number of its micro-batch.
     """
 
     same: bytes
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class _Results(MemoryOutput):
-    """Keeps results as they are, and dead letters as JSON."""
+    """Keeps results as event objects, and dead letters as JSON."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class _Results(MemoryOutput):
 
 
 class _Stage(Stage):
-    """Leaves results as they are: what a sink cannot keep it has refused in the run, under its name."""
+    """Passes results on unencoded. Rows that a sink refuses are left out later, by the run's dead letters."""
 
     def _write(self, sink: str, batch: EventBatch) -> None:
         assert isinstance(self._output, _Results)
@@ -60,7 +60,7 @@ class _Stage(Stage):
 
 
 class _Replayed(Attempt):
-    """A micro-batch of events that were read before."""
+    """A micro-batch whose events are read again from sources."""
 
     def __init__(self, driver: "Replay", parts: dict[str, Iterable[Reread]]) -> None:
         super().__init__(driver, {})
@@ -86,7 +86,7 @@ class _Replayed(Attempt):
         return _Results()
 
     def rows(self, batch: int) -> Iterator[tuple[str, Row]]:
-        """What has left, with the labels of outputs."""
+        """Yield the results, each with the label of its output."""
         for output in self._outputs:
             assert isinstance(output, _Results)
             for sink, results in output.results.items():
@@ -95,11 +95,11 @@ class _Replayed(Attempt):
 
 
 class Replay(TopologyDriver):
-    """Runs micro-batches again.
+    """Replays micro-batches in memory.
 
     Parameters
     ----------
-    sources: where events are read again. partitions: as many as the run has.
+    sources: the sources, by name. partitions: the number of partitions of the run.
     """
 
     def __init__(self, app: App, sources: dict[str, BoundSource], partitions: int) -> None:
@@ -116,7 +116,7 @@ class Replay(TopologyDriver):
 
         Parameters
         ----------
-        told: whether the time and the watermark are those that the run had, and not to be reckoned.
+        told: whether ``watermark`` is the run's own; otherwise the driver computes the watermark.
         """
         if now is not None:
             self.now = datetime.fromtimestamp(now, UTC)
@@ -128,14 +128,14 @@ class Replay(TopologyDriver):
             self.rows.setdefault(sink, []).append(row)
 
     def finish_again(self) -> None:
-        """End the input, as the run has; where its micro-batches are not known, its last one is none of them."""
+        """End the input by an extra micro-batch, for a run that ended its input and whose micro-batches are not known."""
         self._committed.watermark = FOREVER / SECOND
         self._committed.ended = True
         self.again(END, {}, None, FOREVER / SECOND, told=True)
 
     @property
     def accepted(self) -> dict[str, int]:
-        """Events that were decoded, or could not be, by source."""
+        """The number of events, whether decoded or not, by source."""
         counted: dict[str, int] = {}
         for tally in self._committed.tallies:
             for name, source in tally.sources.items():

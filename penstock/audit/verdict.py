@@ -1,4 +1,4 @@
-"""What an audit has found, and how it says so."""
+"""The result of an audit, and its report."""
 
 from typing import Any, Literal
 
@@ -7,16 +7,17 @@ import msgspec
 Verdict = Literal["sound", "not sound", "cannot tell"]
 
 EXAMPLES = 5
-"""Of each kind."""
+"""The most examples of each kind of fault."""
 
 
 class Example(msgspec.Struct):
-    """A result at fault.
+    """An example of a wrong row.
 
     Parameters
     ----------
-    row: as the sink has it, or should. times: how often too much, or too little.
-    batch: the micro-batch of which it is a result. input: the event that it comes of, where one alone has caused it.
+    row: the row that the sink holds, or should hold. times: how many are too many, or missing.
+    batch: the micro-batch that emitted it; None where unknown. input: the source event that caused it; None where no single one
+        did.
     """
 
     row: Any
@@ -26,14 +27,13 @@ class Example(msgspec.Struct):
 
 
 class SinkAudit(msgspec.Struct):
-    """A sink against what the run's input comes to.
+    """A sink compared with the results that the run's input should give. All figures count rows.
 
     Parameters
     ----------
-    expected: results of all input that was read. held: what the sink has.
-    missing: results that it has not. doubled: those that it has too often. strange: rows that no input comes to.
-    unknown: why nothing can be said of it; empty, where something can. by_key: whether only the last row of each key was
-        compared.
+    expected: results of the input. held: rows in the sink.
+    missing: expected rows that the sink lacks. doubled: surplus copies of expected rows. strange: rows that no input gives.
+    unknown: why the sink cannot be judged; empty if it can. by_key: whether only the last row of each key was compared.
     """
 
     place: str
@@ -48,12 +48,11 @@ class SinkAudit(msgspec.Struct):
 
 
 class SourceAudit(msgspec.Struct):
-    """A source against what the run has counted.
+    """A source compared with the counts of the run.
 
     Parameters
     ----------
-    read: rows that were read again. accepted: events in them. counted: events that the run has counted in its committed
-        micro-batches.
+    read: rows read again. accepted: events in these rows. counted: events that the run counted in committed micro-batches.
     """
 
     read: int
@@ -62,13 +61,13 @@ class SourceAudit(msgspec.Struct):
 
 
 class Audit(msgspec.Struct):
-    """The audit of a run.
+    """The result of the audit of a run.
 
     Parameters
     ----------
-    dead_letters: what only the run, or only the recount, has, by the place where it failed.
-    unknown: why nothing, or not all, can be told.
-    exact: whether each micro-batch was run again as it was; else results of moments count by the last of each key.
+    dead_letters: by place of the failure, how many dead letters only the replay (missing) or only the run (strange) has.
+    unknown: why nothing, or not everything, can be judged.
+    exact: whether each micro-batch was replayed exactly; otherwise of momentary rows only the last of each key is compared.
     """
 
     run: str
@@ -81,7 +80,7 @@ class Audit(msgspec.Struct):
 
     @property
     def verdict(self) -> Verdict:
-        """A fault that was found is one, whatever cannot be told besides."""
+        """The overall verdict; a fault decides it even where other parts cannot be judged."""
         wrong = any(sink.missing or sink.doubled or sink.strange for sink in self.sinks.values())
         wrong |= any(source.accepted != source.counted for source in self.sources.values())
         if wrong or self.dead_letters:
@@ -89,23 +88,23 @@ class Audit(msgspec.Struct):
         return "cannot tell" if self.unknown or any(sink.unknown for sink in self.sinks.values()) else "sound"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        found: dict[str, Any] = {"verdict": self.verdict, **msgspec.to_builtins(self)}
-        return found
+        """Return the audit as plain data, for JSON."""
+        content: dict[str, Any] = {"verdict": self.verdict, **msgspec.to_builtins(self)}
+        return content
 
     def to_text(self) -> str:
-        """For a screen."""
+        """Return the report as text."""
         how = "as they were" if self.exact else "together, since it is not known any more how they were divided"
         lines = [f"{self.run}: {self.microbatches} committed micro-batches were run again in memory, {how}."]
         for name, source in self.sources.items():
-            told = (
+            comparison = (
                 "as the run has counted" if source.accepted == source.counted else f"but the run has counted {source.counted:,}"
             )
-            lines.append(f"  source {name}: {source.accepted:,} events are there, {told}")
+            lines.append(f"  source {name}: {source.accepted:,} events are there, {comparison}")
         for name, sink in self.sinks.items():
             lines += _said(name, sink)
-        for place, found in self.dead_letters.items():
-            lines.append(f"  dead letters of {place}: {found['missing']} are missing, {found['strange']} come of no input")
+        for place, counts in self.dead_letters.items():
+            lines.append(f"  dead letters of {place}: {counts['missing']} are missing, {counts['strange']} come of no input")
         lines += [f"  not known: {reason}" for reason in self.unknown]
         return "\n".join([*lines, MEANINGS[self.verdict]])
 
@@ -125,14 +124,14 @@ def _said(name: str, sink: SinkAudit) -> list[str]:
         for count, word in ((sink.missing, "missing"), (sink.doubled, "too many"), (sink.strange, "of no input"))
         if count
     ]
-    what = "last rows of keys" if sink.by_key else "rows"
+    unit = "last rows of keys" if sink.by_key else "rows"
     lines = [
-        f"  sink {name} ({sink.place}): {sink.held:,} {what}, {sink.expected:,} expected: {', '.join(wrong) or 'the same'}"
+        f"  sink {name} ({sink.place}): {sink.held:,} {unit}, {sink.expected:,} expected: {', '.join(wrong) or 'the same'}"
     ]
     for kind, examples in sink.examples.items():
-        for one in examples:
-            batch = "" if one.batch is None or one.batch < 0 else f", of micro-batch {one.batch}"
-            origin = "" if one.input is None else f", from {one.input}"
-            times = "" if one.times == 1 else f", {one.times} times"
-            lines.append(f"    {kind}: {msgspec.json.encode(one.row).decode()}{times}{batch}{origin}")
+        for example in examples:
+            batch = "" if example.batch is None or example.batch < 0 else f", of micro-batch {example.batch}"
+            origin = "" if example.input is None else f", from {example.input}"
+            times = "" if example.times == 1 else f", {example.times} times"
+            lines.append(f"    {kind}: {msgspec.json.encode(example.row).decode()}{times}{batch}{origin}")
     return lines

@@ -1,1 +1,1 @@
-"""What experiments need: clusters and servers on one machine, load, and the figures of the papers."""
+"""Tools for experiments: clusters and servers on one machine, load generation, and the figures of the papers."""

@@ -1,6 +1,6 @@
-"""A client of the adapter, blocking and asynchronous: sends events once, however often it has to try.
+"""Clients of the adapter, blocking and asynchronous. Events count once, however many retries sending them takes.
 
-It needs nothing of Penstock's but this package, and no Spark.
+They do not need Spark, nor the rest of Penstock.
 """
 
 from penstock.client.aio import AsyncClient, AsyncProducer

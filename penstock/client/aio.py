@@ -1,4 +1,4 @@
-"""The client for asynchronous programs; each method is that of `penstock.client.Client`, awaited."""
+"""The client for asynchronous programs; it has the methods of `penstock.client.Client`, to be awaited."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ from penstock.client.protocol import (
 
 
 class AsyncClient:
-    """Sends events to an adapter, and receives results. Parameters as for `penstock.client.Client`."""
+    """Sends events to an adapter, and receives results. It has the parameters of `penstock.client.Client`."""
 
     def __init__(
         self,
@@ -65,27 +65,28 @@ class AsyncClient:
 
     async def receive(self, stream: str, offset: str | int = "latest") -> AsyncIterator[Received]:
         """See `Client.receive`."""
-        wanted = Subscription(stream, offset, self._patience)
+        subscription = Subscription(stream, offset, self._patience)
         while True:
             trouble: Trouble | None
             try:
-                asked = {"offset": wanted.position}
-                async with aconnect_sse(self._http, "GET", wanted.path, params=asked, **wanted.options) as source:
+                query = {"offset": subscription.position}
+                async with aconnect_sse(self._http, "GET", subscription.path, params=query, **subscription.options) as source:
                     if source.response.status_code != 200:
                         await source.response.aread()
-                    trouble = wanted.opened(source.response)
+                    trouble = subscription.opened(source.response)
                     if trouble is None:
                         async for message in source.aiter_sse():
-                            yield wanted.received(message.id, message.data)
+                            yield subscription.received(message.id, message.data)
             except httpx.TransportError as error:
                 trouble = error
-            await asyncio.sleep(wanted.pause(trouble))
+            await asyncio.sleep(subscription.pause(trouble))
 
     async def result(self, stream: str, *key: object) -> Any:
         """See `Client.result`."""
         return await self._drive(looking_up(stream, key))
 
     async def _drive(self, flow: Flow) -> Any:
+        """Run a flow: make its requests and do its waits; returns its result."""
         answer: Any = None
         while True:
             try:
@@ -102,7 +103,7 @@ class AsyncClient:
 
 
 class AsyncProducer:
-    """Gathers events that are put one by one, and sends them in batches. Parameters as for `penstock.client.Producer`."""
+    """Collects single events, and sends them in batches. It has the parameters of `penstock.client.Producer`."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class AsyncProducer:
 
     @property
     def sent(self) -> Sent:
-        """The sums over all batches so far; indices of ``rejected`` count from the first event."""
+        """The totals of all batches so far; indices of ``rejected`` count from the first event that was put."""
         return self._gathering.sent
 
     async def __aenter__(self) -> "AsyncProducer":
@@ -144,7 +145,7 @@ class AsyncProducer:
         self._gathering.check()
 
     async def close(self) -> None:
-        """Flush, and end."""
+        """Wait until all events are sent, and end the task."""
         await self._queue.join()
         self._task.cancel()
         self._gathering.check()

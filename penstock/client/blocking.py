@@ -1,4 +1,4 @@
-"""The client for programs that block."""
+"""The client for synchronous programs."""
 
 import queue
 import threading
@@ -30,12 +30,12 @@ class Client:
 
     Parameters
     ----------
-    url: of the adapter.
-    token: where it asks for one.
-    patience: seconds for which a request is tried again while the adapter does not answer, or cannot follow.
-    timeout: seconds to wait for one answer.
-    verify: a file of certificates to trust, or False to trust any.
-    transport: in place of the network, as `MemoryTransport` for tests without a server.
+    url: the address of the adapter.
+    token: the token to send, if the adapter asks for one.
+    patience: seconds for which a request is retried while the adapter does not respond, or is overloaded.
+    timeout: seconds to wait for one response.
+    verify: a file of trusted certificates, or False to trust any.
+    transport: a replacement for the network, such as `MemoryTransport` for tests without a server.
     """
 
     def __init__(
@@ -62,52 +62,52 @@ class Client:
         self._http.close()
 
     def send(self, stream: str, events: Iterable[Event], *, key: str | None = None, id_field: str | None = None) -> Sent:
-        """Send events, and return when they are durable; tries again until then.
+        """Send events, with retries, and return when the adapter has stored them durably.
 
         Parameters
         ----------
-        key: names these events, so that sending them again under it does no harm; made up unless given.
+        key: identifies these events, so that sending them again with it has no effect; random unless given.
         id_field: the field that holds each event's own id, in place of ``key``.
 
         Raises
         ------
-        RefusedError: the adapter refuses them, or there is no more patience.
+        RefusedError: the adapter refuses the request, or the patience is used up.
         """
         sent: Sent = self._drive(sending(Post(stream, events, key, id_field), self._patience))
         return sent
 
     def producer(self, stream: str, **options: Any) -> "Producer":
-        """Something to put events into one by one; see `Producer`."""
+        """Return a `Producer` for a stream, which takes events one by one."""
         return Producer(self, stream, **options)
 
     def receive(self, stream: str, offset: str | int = "latest") -> Iterator[Received]:
-        """The events of a result stream as they come, for ever; after a broken connection it goes on where it was.
+        """Yield the events of a result stream as they come, without end; after a broken connection it resumes where it was.
 
         Parameters
         ----------
-        offset: where to begin: a number, ``"earliest"``, or ``"latest"`` (what comes from now on).
+        offset: where to begin: a number, ``"earliest"``, or ``"latest"`` (only new events).
 
         Raises
         ------
-        RefusedError: there is no such stream or offset, or there is no more patience.
+        RefusedError: there is no such stream or offset, or the patience is used up.
         """
-        wanted = Subscription(stream, offset, self._patience)
+        subscription = Subscription(stream, offset, self._patience)
         while True:
             trouble: Trouble | None
             try:
-                asked = {"offset": wanted.position}
-                with connect_sse(self._http, "GET", wanted.path, params=asked, **wanted.options) as source:
+                query = {"offset": subscription.position}
+                with connect_sse(self._http, "GET", subscription.path, params=query, **subscription.options) as source:
                     if source.response.status_code != 200:
                         source.response.read()
-                    trouble = wanted.opened(source.response)
+                    trouble = subscription.opened(source.response)
                     for message in () if trouble else source.iter_sse():
-                        yield wanted.received(message.id, message.data)
+                        yield subscription.received(message.id, message.data)
             except httpx.TransportError as error:
                 trouble = error
-            time.sleep(wanted.pause(trouble))
+            time.sleep(subscription.pause(trouble))
 
     def result(self, stream: str, *key: object) -> Any:
-        """The last event of a key, or None.
+        """Return the last event of a key in a result stream, or None.
 
         Raises
         ------
@@ -116,6 +116,7 @@ class Client:
         return self._drive(looking_up(stream, key))
 
     def _drive(self, flow: Flow) -> Any:
+        """Run a flow: make its requests and do its waits; returns its result."""
         answer: Any = None
         while True:
             try:
@@ -132,16 +133,16 @@ class Client:
 
 
 class Producer:
-    """Gathers events that are put one by one, and sends them in batches from a thread of its own.
+    """Collects single events, and sends them in batches from a thread of its own.
 
-    Used as a context, it sends what is left at the end of the block.
+    As a context manager, it sends the remaining events at the end of the block.
 
     Parameters
     ----------
     batch_size, flush_timer: a batch is sent when it has so many events, or its first has waited so long (seconds).
-    waiting: how many events may wait; ``put`` blocks at that.
+    waiting: how many events may wait in the queue; ``put`` blocks when it is full.
     id_field: see `Client.send`.
-    rejected: called with each event that was rejected, and why.
+    rejected: called with each event that was rejected, and the reason.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Producer:
 
     @property
     def sent(self) -> Sent:
-        """The sums over all batches so far; indices of ``rejected`` count from the first event."""
+        """The totals of all batches so far; indices of ``rejected`` count from the first event that was put."""
         return self._gathering.sent
 
     def __enter__(self) -> "Producer":
@@ -173,27 +174,27 @@ class Producer:
         self.close()
 
     def put(self, event: Event) -> None:
-        """Hand over an event; returns at once unless too many wait.
+        """Add an event to the queue; blocks only while the queue is full.
 
         Raises
         ------
-        RefusedError: a batch before it could not be sent.
+        RefusedError: an earlier batch could not be sent.
         """
         self._gathering.check()
         self._queue.put(event)
 
     def flush(self) -> None:
-        """Wait until all events are durable.
+        """Wait until the adapter has stored all events durably.
 
         Raises
         ------
-        RefusedError: some could not be sent.
+        RefusedError: some events could not be sent.
         """
         self._queue.join()
         self._gathering.check()
 
     def close(self) -> None:
-        """Flush, and end the thread."""
+        """Send all remaining events, and end the thread."""
         self._queue.put(None)
         self._thread.join()
         self._gathering.check()

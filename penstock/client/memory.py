@@ -1,4 +1,4 @@
-"""An adapter in memory, for tests of programs that use the client: swap the transport, not the code."""
+"""An adapter in memory, for tests of programs that use the client: only the client's transport is replaced."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -8,9 +8,9 @@ import msgspec
 
 
 class MemoryTransport(httpx.MockTransport):
-    """Takes what a client sends and hands it what a test has put there; for `Client` and `AsyncClient`.
+    """Stores the events that a client sends, and returns results that a test has provided; for `Client` and `AsyncClient`.
 
-    It keeps no contract of types: what fits a stream, the real adapter judges.
+    It does not check event types, as the real adapter does.
 
     >>> from penstock.client import Client
     >>> adapter = MemoryTransport()
@@ -27,11 +27,11 @@ class MemoryTransport(httpx.MockTransport):
     def __init__(self) -> None:
         super().__init__(self._answer)
         self.events: dict[str, list[Any]] = {}
-        """What has come in, by stream."""
+        """The events received, by stream."""
         self.results: dict[tuple[str, ...], Any] = {}
-        """What is found, by stream and key."""
+        """The results to return, by stream and key."""
         self.streams: dict[str, list[Any]] = {}
-        """What consumers of a stream receive; after the last event the connection closes."""
+        """The events that consumers receive, by stream; after the last one the connection closes."""
         self._keys: set[str] = set()
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
@@ -46,14 +46,14 @@ class MemoryTransport(httpx.MockTransport):
 
     def _take(self, stream: str, request: httpx.Request) -> httpx.Response:
         events, key = msgspec.json.decode(request.content), request.headers.get("idempotency-key")
-        known = key is not None and key in self._keys
+        is_repeated = key is not None and key in self._keys
         if key is not None:
             self._keys.add(key)
-        if not known:
+        if not is_repeated:
             self.events.setdefault(stream, []).extend(events)
         count = len(events)
         return httpx.Response(
-            200, json={"accepted": 0 if known else count, "duplicates": count if known else 0, "rejected": []}
+            200, json={"accepted": 0 if is_repeated else count, "duplicates": count if is_repeated else 0, "rejected": []}
         )
 
     def _hand_out(self, stream: str, offset: str) -> httpx.Response:

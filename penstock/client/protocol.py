@@ -1,4 +1,4 @@
-"""What is sent and what comes back, whichever client does it."""
+"""The client's side of the adapter's HTTP protocol, shared by the blocking and the asynchronous client."""
 
 import logging
 import random
@@ -15,41 +15,41 @@ from penstock.errors import RefusedError
 from penstock.kinds.text import joined, text_of
 
 Event = Any
-"""An event to send: a dict, an `penstock.Event`, or JSON as bytes."""
+"""An event to send: a dict, a `penstock.Event`, or JSON as bytes."""
 
 TRY_AGAIN = (408, 429, 503)
 PAUSES_S = (0.05, 5.0)
-"""The first and the longest pause before a request is tried again."""
+"""The first and the longest pause before a retry, in seconds."""
 
 
 class Rejected(msgspec.Struct):
     """An event that the adapter has not accepted."""
 
     index: int
-    """Its place among those sent."""
+    """Its position among the events of the request."""
     reason: str
 
 
 class Sent(msgspec.Struct):
-    """What became of events that were sent."""
+    """The outcome of sending events."""
 
     accepted: int = 0
     duplicates: int = 0
-    """Accepted before, by their ids."""
+    """Events that had been accepted before, by key or id."""
     rejected: list[Rejected] = []
     retries: int = 0
-    """How often the request had to be sent again."""
+    """How often the request was sent again."""
 
 
 class Received(NamedTuple):
-    """An event as it was received; receiving from ``next`` gets the one after it."""
+    """A received event, and the offset from which to receive the one after it."""
 
     next: str
     event: Any
 
 
 class Post:
-    """A request that carries events, the same however often it is sent."""
+    """A request that carries events; it is identical at each retry, so that the adapter recognizes it."""
 
     def __init__(self, stream: str, events: Iterable[Event], key: str | None, id_field: str | None) -> None:
         payloads = [event if isinstance(event, bytes) else msgspec.json.encode(event) for event in events]
@@ -61,11 +61,11 @@ class Post:
         self.params = {} if id_field is None else {"id": id_field}
 
     def read(self, response: httpx.Response, retries: int) -> Sent:
-        """The answer to it.
+        """Return the outcome from a response.
 
         Raises
         ------
-        RefusedError: it was refused for good.
+        RefusedError: the request was refused, and a retry would not help.
         """
         if response.status_code not in (200, 422):
             raise refused(response)
@@ -75,11 +75,11 @@ class Post:
 
 
 class Patience:
-    """How long to go on trying, and how long to wait in between.
+    """Limits the time of retries, and sets the pauses between them.
 
     Parameters
     ----------
-    seconds: in all.
+    seconds: the time for all retries. now: the present time of a monotonic clock, in seconds.
     """
 
     def __init__(self, seconds: float, now: float) -> None:
@@ -87,20 +87,20 @@ class Patience:
         self.retries = 0
 
     def pause(self, now: float, why: httpx.Response | httpx.TransportError) -> float:
-        """Seconds to wait before the next try.
+        """Return the seconds to wait before a retry: doubled each time, or the server's Retry-After if longer, then randomized.
 
         Raises
         ------
-        RefusedError: there is no more patience.
+        RefusedError: the time for retries is over.
         """
         if now >= self._deadline:
             raise RefusedError(f"The adapter has not taken the events: {_reason(why)}", _status(why))
         if not self.retries:
-            left = self._deadline - now
-            LOG.warning("The adapter does not take the events yet (%s); trying for %.0f s more.", _reason(why), left)
+            remaining = self._deadline - now
+            LOG.warning("The adapter does not take the events yet (%s); trying for %.0f s more.", _reason(why), remaining)
         self.retries += 1
-        asked = why.headers.get("retry-after", "") if isinstance(why, httpx.Response) else ""
-        pause = max(self._pause, float(asked) if asked.isdigit() else 0.0) * random.uniform(0.5, 1.0)
+        retry_after = why.headers.get("retry-after", "") if isinstance(why, httpx.Response) else ""
+        pause = max(self._pause, float(retry_after) if retry_after.isdigit() else 0.0) * random.uniform(0.5, 1.0)
         self._pause = min(PAUSES_S[1], 2 * self._pause)
         return min(pause, max(0.0, self._deadline - now))
 
@@ -108,11 +108,11 @@ class Patience:
 LOG = logging.getLogger("penstock.client")
 
 Trouble = httpx.Response | httpx.TransportError
-"""An answer that asks to try again, or none."""
+"""A response that asks for a retry, or the error of a request without a response."""
 
 
 class Call(NamedTuple):
-    """A request to make; whoever drives a flow sends back the response, or the transport's error."""
+    """A request to make. The driver of a flow sends back the response, or the transport's error."""
 
     method: str
     path: str
@@ -120,11 +120,11 @@ class Call(NamedTuple):
 
 
 Flow = Generator[Call | float, Any, Any]
-"""What a client does, step by step: requests to make, and seconds to wait. It returns the result."""
+"""A generator of a client's steps: requests to make, and seconds to wait. It returns the result."""
 
 
 def sending(post: Post, patience_s: float) -> Flow:
-    """Send events until the adapter has taken or refused them; returns `Sent`."""
+    """Send events with retries until the adapter has accepted or refused them; returns `Sent`."""
     patience = Patience(patience_s, time.monotonic())
     while True:
         answer = yield Call("POST", post.path, {"content": post.content, "headers": post.headers, "params": post.params})
@@ -134,7 +134,7 @@ def sending(post: Post, patience_s: float) -> Flow:
 
 
 def looking_up(stream: str, key: Sequence[object]) -> Flow:
-    """Ask for the last event of a key; returns it, or None."""
+    """Request the last event of a key; returns it, or None."""
     parts = joined(None if part is None else text_of(part) for part in key)
     path = f"/results/{quote(stream, safe='')}/{parts}"
     answer = yield Call("GET", path)
@@ -148,21 +148,21 @@ def looking_up(stream: str, key: Sequence[object]) -> Flow:
 
 
 class Subscription:
-    """How far a stream has been received, through however many connections."""
+    """The position up to which a stream has been received, across reconnections."""
 
     def __init__(self, stream: str, offset: str | int, patience_s: float) -> None:
         self.path = stream_path(stream)
         self.position = str(offset)
-        self.options = {"timeout": httpx.Timeout(40.0, read=45.0)}  # it is pinged every 15 s
+        self.options = {"timeout": httpx.Timeout(40.0, read=45.0)}  # the adapter sends a ping every 15 s
         self._seconds, self._connected = patience_s, False
         self._patience = Patience(patience_s, time.monotonic())
 
     def opened(self, response: httpx.Response) -> Trouble | None:
-        """Note a response: None where events follow, or else what is wrong with it.
+        """Record the response to a connection; returns None if events follow, or the response if a retry may help.
 
         Raises
         ------
-        RefusedError: it was refused for good.
+        RefusedError: the request was refused, and a retry would not help.
         """
         if response.status_code in TRY_AGAIN:
             return response
@@ -172,24 +172,24 @@ class Subscription:
         return None
 
     def received(self, name: str, data: str) -> Received:
-        """An event, by its server-sent id and data."""
+        """Record and return an event, given the id and the data of a server-sent event."""
         self.position = name
         return Received(name, msgspec.json.decode(data))
 
     def pause(self, why: Trouble | None) -> float:
-        """Seconds to wait before the next connection; patience counts from the end of the last one."""
+        """Return the seconds to wait before reconnecting; the time for retries starts when a connection ends."""
         if self._connected:
             self._patience, self._connected = Patience(self._seconds, time.monotonic()), False
         return PAUSES_S[0] if why is None else self._patience.pause(time.monotonic(), why)
 
 
 class Gathering:
-    """What a producer's batches have come to: sums over all of them, and the failure that has ended them.
+    """The state of a producer: totals over all its batches, and the failure that has ended it.
 
     Parameters
     ----------
     batch_size, flush_timer: a batch is sent when it has so many events, or its first has waited so long (seconds).
-    rejected: called with each event that was rejected, and why.
+    rejected: called with each event that was rejected, and the reason.
     """
 
     def __init__(self, batch_size: int, flush_timer: float, rejected: Callable[[Event, str], None] | None) -> None:
@@ -201,20 +201,20 @@ class Gathering:
 
     @property
     def failed(self) -> bool:
-        """Whether a batch could not be sent; those after it are not tried."""
+        """Whether a batch could not be sent; later batches are then not tried."""
         return self._failure is not None
 
     def fail(self, error: BaseException) -> None:
-        """Note that a batch could not be sent."""
+        """Record that a batch could not be sent."""
         self._failure = error
 
     def check(self) -> None:
-        """Raise what has ended the producer, if something has."""
+        """Raise the error that has ended the producer, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def add(self, events: Sequence[Event], sent: Sent) -> None:
-        """Note a batch that was sent."""
+        """Add the outcome of a batch to the totals, and report its rejected events."""
         total = self.sent
         total.accepted += sent.accepted
         total.duplicates += sent.duplicates
@@ -227,17 +227,17 @@ class Gathering:
 
 
 def stream_path(stream: str) -> str:
-    """Where a stream is."""
+    """Return the URL path of a stream."""
     return f"/streams/{quote(stream, safe='')}"
 
 
 def refused(response: httpx.Response) -> RefusedError:
-    """Why a request was refused, in the adapter's words."""
+    """Return the error for a refused request, with the adapter's reason."""
     return RefusedError(_reason(response), response.status_code)
 
 
 def headers_of(token: str | None) -> dict[str, str]:
-    """What proves who asks."""
+    """Return the headers that authenticate the client."""
     return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 

@@ -12,7 +12,7 @@ __all__ = ["RunOptions", "RunResult", "rescale", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the engine when it is first asked for: Spark's Python workers import this package for two of its modules."""
+    """Import the engine on first use. Spark's Python workers import this package too, and need only two of its modules."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs():

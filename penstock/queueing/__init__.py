@@ -106,7 +106,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a module when one of its names is first asked for: some take longer to load than a server to solve."""
+    """Import a module only when one of its names is first used: loading some takes longer than solving a server."""
     module = next((module for module, names in _WHERE.items() if name in names), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

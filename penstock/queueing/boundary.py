@@ -1,4 +1,4 @@
-"""The ``auto`` method: the probabilities that the processor waits for a transfer, by positive arithmetic in a ring.
+"""The ``auto`` method: the probabilities of an empty internal queue, by arithmetic without subtractions in a ring.
 
 The paper finds pi_{0,j}, the probabilities of an empty internal queue with j jobs outside, from K zeros of a
 determinant, and stops near K = 25 because powers of the zeros make an ill-conditioned matrix. Modulo
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 Real = NDArray[np.float64]
 
-_DENSE = 1000  # up to this many phases a dense factorisation beats iteration
-_DENSE_IF_STALLED = 8000  # and up to this many it is affordable where iteration stalls
-_LARGEST = 30_000  # phases; the rows of ArrivalsDuringServices would not fit into memory beyond
-_BEYOND_DOUBLES = 46.0  # -log of a probability that no double beside 1 can show
+_DENSE = 1000  # up to this many phases a dense factorisation is faster than iteration
+_DENSE_IF_STALLED = 8000  # up to this many phases it is affordable if iteration stalls
+_LARGEST = 30_000  # phases; for more, the rows of ArrivalsDuringServices would not fit into memory
+_BEYOND_DOUBLES = 46.0  # -log of a probability that is lost when added to 1 in double precision
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """The empty internal queue, with the processor ready.
+    """Probabilities of the states with an empty internal queue and the processor ready.
 
     Parameters
     ----------
-    probabilities: pi_{0,j}, shape (K,) or fewer where the rest vanishes.
+    probabilities: pi_{0,j}, shape (K,), or shorter if the others are negligible.
     timer_flows: tau pi_{0,j} for j >= 1, in timer transfers per second (0 at j = 0); finite where tau is infinite.
     """
 
@@ -47,14 +47,14 @@ class Boundary:
         """Scale so that all states of the server together have probability 1: equations (17), (52)."""
         total = self.probabilities.sum()
         if server.timer == "always":
-            # The external queue's phase does not depend on the internal queue, so the blocked time is known.
-            wanted = server.slack / (1 + 1 / (server.transfer_rate * phase_cycle(server)))
+            # The external queue does not depend on the internal queue, so the fraction of blocked time is known.
+            target = server.slack / (1 + 1 / (server.transfer_rate * phase_cycle(server)))
         else:
-            missing = 1 - np.arange(len(self.probabilities)) / server.effective_batch_size  # (K - j) / K
-            ridden = server.arrivals_per_transfer_time / server.effective_batch_size * total
-            total += ridden + (missing * self.timer_flows).sum() / server.transfer_rate
-            wanted = server.slack
-        scale = wanted / total
+            shortfall = 1 - np.arange(len(self.probabilities)) / server.effective_batch_size  # (K - j) / K
+            blocked = server.arrivals_per_transfer_time / server.effective_batch_size * total
+            total += blocked + (shortfall * self.timer_flows).sum() / server.transfer_rate
+            target = server.slack
+        scale = target / total
         return Boundary(self.probabilities * scale, self.timer_flows * scale)
 
 
@@ -68,7 +68,7 @@ def solve_boundary(server: "StreamServer") -> Boundary:
 
     Raises
     ------
-    NotSolvableError: more than 30,000 phases are needed, or iteration stalled.
+    NotSolvableError: more than 30,000 phases are needed, or the iteration stalled.
     """
     if server.effective_batch_size == 1:
         return Boundary(np.ones(1), np.zeros(1)).normalised(server)
@@ -78,10 +78,10 @@ def solve_boundary(server: "StreamServer") -> Boundary:
 
 
 def _never_full(server: "StreamServer") -> Boundary | None:
-    """The boundary of a smaller batch, if not even that is ever full; for what lies beyond is then of no account."""
+    """The boundary of a server with a smaller batch, if even that is never full and so K makes no difference; else ``None``."""
     if server.timer_rate == 0:
         return None
-    # Phases that matter: some lambda / tau until the timer fires, shrinking by rho at each round of services.
+    # About lambda / tau jobs come until the timer fires, rho times as many during their services, and so on.
     scale = server.arrival_rate / (server.timer_rate * (1 - server.load))
     size = 64
     while size < server.batch_size / 2 and (size <= _DENSE or math.isinf(server.batch_size)):
@@ -89,7 +89,7 @@ def _never_full(server: "StreamServer") -> Boundary | None:
         if size > 4 * scale and smaller.slack > 1e-3:
             boundary = _idle(smaller)
             weights = boundary.probabilities + boundary.timer_flows / server.service_rate
-            # The tail falls geometrically: what is left at half of the size is left squared at the whole.
+            # The tail falls geometrically: a fraction that is beyond half of the size is squared beyond the size.
             if weights[size // 2 :].max() <= 1e-13 * weights.sum():
                 return boundary
         size *= 2
@@ -99,7 +99,7 @@ def _never_full(server: "StreamServer") -> Boundary | None:
 def _require_size(size: float) -> int:
     if size > _LARGEST:
         raise NotSolvableError(
-            f"This server has {size:g} phases, of which method='auto' holds at most {_LARGEST}; "
+            f"This server has {size:g} phases, but method='auto' takes at most {_LARGEST}; "
             "use simulate(), or give a smaller batch_size or a larger timer_rate."
         )
     return int(size)
@@ -109,6 +109,7 @@ def _require_size(size: float) -> int:
 
 
 def _idle(server: "StreamServer") -> Boundary:
+    """The boundary probabilities for the paper's timer, not normalised."""
     size = _require_size(server.batch_size)
     rho, xi = server.load, server.arrivals_per_transfer_time
     sigma = server.timer_rate / server.service_rate
@@ -116,7 +117,7 @@ def _idle(server: "StreamServer") -> Boundary:
     if sigma == 0:
         # Nothing but arrivals moves the phase: (1 - w) P = 0 modulo omega, so P = omega / (w - 1).
         return Boundary(np.cumsum(ring.phi), np.zeros(size))
-    onward = 0.0 if math.isinf(sigma) else rho / (rho + sigma)  # p: the next job comes before the timer
+    onward = 0.0 if math.isinf(sigma) else rho / (rho + sigma)  # p: the next job arrives before the timer fires
     fires = 1 - onward if onward < 0.5 else sigma / (rho + sigma)
     visits = _idle_iterative(ring, rho, xi, onward, fires) if size > _DENSE else None
     if visits is None:
@@ -129,6 +130,8 @@ def _idle(server: "StreamServer") -> Boundary:
 
 
 def _idle_descent(size: int, rho: float, xi: float, slack: float) -> Real:
+    """Coefficients of phi for the paper's timer, where F = alpha(zeta) zeta^K."""
+
     def log_ascent(t: Complex) -> Complex:
         x = expm1(t)
         log_step = -size * (t + log1p(-rho * x))
@@ -151,7 +154,7 @@ def outer_distance(size: int, rho: float, xi: float, slack: float) -> float:
 
 
 def _positive_zero(function: Callable[[float], float], pole: float) -> float:
-    # The zero in (0, pole) of a concave function that is 0 at 0, rises, and falls to -infinity at the pole.
+    """The zero in (0, pole) of a concave function that is 0 at 0, rises, and falls to -infinity at the pole."""
     from scipy.optimize import brentq
 
     low = pole / 2
@@ -166,7 +169,7 @@ def _positive_zero(function: Callable[[float], float], pole: float) -> float:
 
 
 def _ridden_along(ring: PhaseRing, polynomial: Real, zero: float, c: float, xi: float) -> Real:
-    """alpha(zeta(w)) times a polynomial, equation (37): the jobs that arrive during a transfer ride along."""
+    """Multiply a polynomial by alpha(zeta(w)), equation (37): jobs that arrive during a transfer are moved with it."""
     if xi == 0:
         return polynomial
     riders = ring.divide(polynomial, (1 + xi) * (1 + c) - xi * zero, (1 + xi) * c / ring.inner_zero)
@@ -174,9 +177,9 @@ def _ridden_along(ring: PhaseRing, polynomial: Real, zero: float, c: float, xi: 
 
 
 def _stationary(transition: Real, left: Real) -> Real:
-    """The row vector x with x A = x and x . left = 1, where A left = left."""
+    """The row vector x with x A = x and x . left = 1, where A is ``transition`` and A left = left."""
     size = len(left)
-    transition = transition / ((transition @ left) / left)[:, None]  # rounding, which a near-singular system would show
+    transition = transition / ((transition @ left) / left)[:, None]  # undo rounding: a near-singular system amplifies it
     system = np.eye(size) - transition.T
     system += left[None, :] / size
     factors = lu_factor(system, overwrite_a=True, check_finite=False)
@@ -184,6 +187,7 @@ def _stationary(transition: Real, left: Real) -> Real:
 
 
 def _idle_dense(ring: PhaseRing, rho: float, xi: float, onward: float, fires: float) -> Real:
+    """Relative numbers of visits to the phases, from the K x K transition matrix; row i is for a transfer from phase i."""
     size = ring.size
     first = np.zeros(size)
     first[0] = 1.0
@@ -198,6 +202,7 @@ def _idle_dense(ring: PhaseRing, rho: float, xi: float, onward: float, fires: fl
 
 
 def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires: float) -> Real | None:
+    """Relative numbers of visits to the phases, by iteration without a matrix; ``None`` if it stalls."""
     from penstock.queueing.services import ArrivalsDuringServices
 
     size = ring.size
@@ -207,9 +212,9 @@ def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires
     from_one = ring.divide(ring.shift(first), 1.0, onward)
 
     def visits(starts: Real) -> Real:
-        # (1 - p w) x = starts + (1 - p) x_0 w: from phase 0 the next job always comes before the timer.
+        # (1 - p w) x = starts + (1 - p) x_0 w: in phase 0 no timer runs, so the next event is always an arrival.
         plain = ring.divide(starts, 1.0, onward)
-        at_zero = plain[0] / (fires * from_one[1:].sum())  # 1 - (1 - p) [from_one]_0, without the subtraction
+        at_zero = plain[0] / (fires * from_one[1:].sum())  # the divisor is 1 - (1 - p) [from_one]_0, without the subtraction
         return np.asarray(plain + fires * at_zero * from_one)
 
     def next_starts(starts: Real) -> Real:
@@ -222,9 +227,9 @@ def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires
 
 
 def _fixed_point(advance: Callable[[Real], Real], left: Real) -> Real | None:
-    """The vector x with advance(x) = x and x . left = 1, where advance preserves x . left; by GMRES.
+    """The vector x with advance(x) = x and x . left = 1, by GMRES; the function ``advance`` preserves x . left.
 
-    ``None`` if it stalls and a dense factorisation is affordable instead.
+    Returns ``None`` if GMRES stalls and a dense factorisation is affordable instead.
     """
     from scipy.sparse.linalg import LinearOperator, gmres
 
@@ -232,14 +237,14 @@ def _fixed_point(advance: Callable[[Real], Real], left: Real) -> Real | None:
     source = np.full(size, 1 / size)
     source /= source @ left
     for _ in range(3):
-        source = advance(source)  # a start that is smooth already
+        source = advance(source)  # makes the initial vector smooth
 
     def residual(x: Real) -> Real:
         return np.asarray(x - advance(x) + source * (left @ x))
 
     operator = LinearOperator((size, size), matvec=residual, dtype=np.float64)
-    most = 250 if size <= _DENSE_IF_STALLED else 1000
-    x, _ = gmres(operator, source, x0=source, rtol=1e-13, atol=0, restart=min(size, 250), maxiter=most // 250)
+    most_steps = 250 if size <= _DENSE_IF_STALLED else 1000
+    x, _ = gmres(operator, source, x0=source, rtol=1e-13, atol=0, restart=min(size, 250), maxiter=most_steps // 250)
     error = np.abs(residual(x) - source).sum() / np.abs(x).sum()
     if error < 1e-12:
         return np.asarray(x)
@@ -255,15 +260,16 @@ def _fixed_point(advance: Callable[[Real], Real], left: Real) -> Real | None:
 
 
 def _always(server: "StreamServer") -> Boundary:
+    """The boundary probabilities for the timer that always runs, not normalised."""
     rho, xi = server.load, server.arrivals_per_transfer_time
     sigma = server.timer_rate / server.service_rate
-    # The phase passes j with probability below q^(j-1): beyond some j no double shows it.
+    # A phase above j is reached with probability below q^(j-1), so phases beyond some j are negligible.
     per_phase = math.log1p(server.timer_rate / server.arrival_rate)
     size = _require_size(min(server.batch_size, 3 + math.ceil(_BEYOND_DOUBLES / per_phase)))
     # z = 1/(1 + rho + sigma - rho y) has the fixed point y0 below 1.
-    rest = math.sqrt(((1 - rho) + sigma) ** 2 + 4 * rho * sigma)
-    zero = 2 / (1 + rho + sigma + rest)
-    below_one = 2 * sigma / (rest + 1 - rho + sigma)  # 1 - y0
+    root = math.sqrt(((1 - rho) + sigma) ** 2 + 4 * rho * sigma)
+    zero = 2 / (1 + rho + sigma + root)
+    below_one = 2 * sigma / (root + 1 - rho + sigma)  # 1 - y0
     ring = PhaseRing(_always_descent(size, rho, xi, sigma, zero, below_one), zero)
     c = rho * zero * zero
 
@@ -274,9 +280,9 @@ def _always(server: "StreamServer") -> Boundary:
     def over_one_less_z(polynomial: Real) -> Real:
         return polynomial + zero * ring.divide(polynomial, below_one + c, c / zero)
 
-    weights: Real = np.power(zero, np.arange(size, dtype=float))  # the ring's polynomials are held scaled by these
+    weights: Real = np.power(zero, np.arange(size, dtype=float))  # the ring scales its coefficients by these
     if size > _DENSE:
-        # z^j = (1 + sigma)^-j (1 + c (1 - y))^-j, c = rho / (1 + sigma): jobs that are served before the timer fires.
+        # z^j = (1 + sigma)^-j (1 + c (1 - y))^-j, c = rho / (1 + sigma): services before the timer fires.
         from penstock.queueing.services import ArrivalsDuringServices
 
         services = ArrivalsDuringServices(size, rho / (1 + sigma))
@@ -291,9 +297,9 @@ def _always(server: "StreamServer") -> Boundary:
                 inner += xi * ring.divide(np.append(scaled[1:], 0.0), 1 + c, c / zero)
             return np.asarray(over_one_less_rho_z(inner) / weights)
 
-        found = _fixed_point(advance, weights)
-        if found is not None:
-            return _with_flows(found, server)
+        iterated = _fixed_point(advance, weights)
+        if iterated is not None:
+            return _with_flows(iterated, server)
     first = np.zeros(size)
     first[0] = 1.0
     direct = over_one_less_rho_z(first)
@@ -315,11 +321,12 @@ def _with_flows(probabilities: Real, server: "StreamServer") -> Boundary:
 
 
 def _always_descent(size: int, rho: float, xi: float, sigma: float, zero: float, below_one: float) -> Real:
+    """Coefficients of phi for the timer that always runs; ``zero`` is y0 and ``below_one`` is 1 - y0."""
     c = rho * zero * zero
-    share = 1 / (1 + xi * below_one)  # alpha at y0: the full batches' part of F / y^K there; the timer's is the rest
+    share = 1 / (1 + xi * below_one)  # alpha at y0: the full batches' part of F / y^K there; the timer's is 1 - share
 
     def ascent(t: Any, expm1: Any, log1p: Any) -> Any:
-        # 1 - F / y^K at y = y0 exp(t), from the logs of F's parts relative to t = 0
+        # 1 - F / y^K at y = y0 exp(t), from the logarithms of both parts of F, relative to t = 0
         e = expm1(t)
         log_v = -log1p(-c * e)  # z / y0
         if xi == 0:
@@ -333,7 +340,7 @@ def _always_descent(size: int, rho: float, xi: float, sigma: float, zero: float,
         with np.errstate(over="ignore", divide="ignore"):  # -infinity near the pole
             return float(ascent(x, np.expm1, np.log1p))
 
-    # Poles of F: alpha's, and that of 1 / (1 - rho z).
+    # F has the pole of alpha, and the pole of 1 / (1 - rho z).
     pole = min(1 / (c * (1 + xi) * share), (1 - rho * zero) / c if xi > 0 else math.inf)
     outer = _positive_zero(on_the_axis, math.log1p(pole * (1 - 1e-15)))
     return descent(size, lambda t: np.asarray(np.log(ascent(t, expm1, log1p))), outer, zero)

@@ -1,7 +1,7 @@
-"""The ``chain`` method: a truncated Markov chain, solved as a sparse linear system; slow, plain, for checking.
+"""The ``chain`` method: a truncated Markov chain, solved as a sparse linear system; slow, but simple enough to check by.
 
 During a transfer only the total number n of jobs matters, because all of them are in the internal queue when it ends.
-With those states labelled by n the chain is of M/G/1 type also where transfers take time.
+With these states labelled by n, the chain is of M/G/1 type even if transfers take time.
 """
 
 import math
@@ -27,12 +27,12 @@ _LARGEST_CHAIN = 3_000_000
 
 @dataclass(frozen=True)
 class Arrivals:
-    """A Markovian arrival process: jobs come with some of the transitions of a modulating chain.
+    """A Markovian arrival process: some transitions of a modulating chain with A states bring a job.
 
     Parameters
     ----------
-    with_job: rates of the transitions that bring a job, per second, shape (A, A); its diagonal counts.
-    without_job: rates of the others, shape (A, A); its diagonal is not read.
+    with_job: rates of the transitions that bring a job, per second, shape (A, A), diagonal included.
+    without_job: rates of the other transitions, shape (A, A); the diagonal is ignored.
     """
 
     with_job: Real
@@ -40,7 +40,7 @@ class Arrivals:
 
     @classmethod
     def poisson(cls, rate: float) -> "Arrivals":
-        """No modulation."""
+        """A Poisson process, which has one state and no modulation."""
         return cls(np.array([[rate]]), np.zeros((1, 1)))
 
 
@@ -50,9 +50,9 @@ class Chain:
 
     Parameters
     ----------
-    ready: pi_{i,j}, shape (m + 1, K): i jobs inside, j outside, the processor ready.
-    blocked: r_n, shape (m + K + 1,): n jobs in all, a transfer under way.
-    transfers: transfers started per second, counted as such.
+    ready: pi_{i,j}, shape (m + 1, K): i jobs in the internal queue, j in the external queue, the processor ready.
+    blocked: r_n, shape (m + K + 1,): n jobs in both queues, a transfer under way.
+    transfers: transfers started per second, summed over the transitions that start one.
     """
 
     ready: Real
@@ -66,7 +66,7 @@ class Chain:
         return float(((inside + outside) * self.ready).sum() + np.arange(len(self.blocked)) @ self.blocked)
 
     def moments(self, server: "StreamServer") -> Moments:
-        """Means by direct summation, with no formula of the paper."""
+        """Means by direct summation, without the paper's formulas."""
         outside = np.arange(self.ready.shape[1])
         moving = server.arrival_rate * (1 - self.transfers / server.transfer_rate)
         moving += server.arrivals_per_transfer_time * self.transfers
@@ -77,12 +77,12 @@ class Chain:
 def solve_chain(
     server: "StreamServer", tolerance: float, truncation: int | None = None, arrivals: Arrivals | None = None
 ) -> Chain:
-    """Double the truncation until the mean number present changes by less than ``tolerance``, relatively.
+    """Solve the chain, doubling its truncation until the mean number of jobs changes by less than ``tolerance``, relatively.
 
     Parameters
     ----------
-    truncation: solve with this many levels instead.
-    arrivals: Poisson at the server's rate unless given.
+    truncation: solve once, with this many levels, instead.
+    arrivals: the arrival process, by default Poisson at the server's rate.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def solve_chain(
     """
     arrivals = arrivals or Arrivals.poisson(server.arrival_rate)
     if math.isinf(server.effective_batch_size):
-        raise NotSolvableError("A chain takes a finite batch_size; give a large one, or use method='auto'.")
+        raise NotSolvableError("A chain needs a finite batch_size; give a large one, or use method='auto'.")
     size = int(server.effective_batch_size)
     if truncation is not None:
         _require_affordable(size * truncation * len(arrivals.with_job), size)
@@ -109,7 +109,7 @@ def solve_chain(
 def _require_affordable(states: int, size: int) -> None:
     if states > _LARGEST_CHAIN:
         raise NotSolvableError(
-            f"The chain needs {states:,} states for batch_size {size} this close to its limit, of which "
+            f"The chain needs {states:,} states for batch_size {size} at this load, but at most "
             f"{_LARGEST_CHAIN:,} are allowed; use method='auto', or simulate()."
         )
 
@@ -122,19 +122,20 @@ def truncated_chain(server: "StreamServer", level: int, arrivals: Arrivals) -> C
     NotSolvableError: the timer rate is infinite.
     """
     if math.isinf(server.timer_rate):
-        raise NotSolvableError("method='chain' has no infinite timer_rate; give a large one, or use method='auto'.")
+        raise NotSolvableError("method='chain' needs a finite timer_rate; give a large one, or use method='auto'.")
     size = int(server.effective_batch_size)
     instant = math.isinf(server.transfer_rate)
-    most = level + size
+    most_jobs = level + size
     modes = len(arrivals.with_job)
     ready = np.arange((level + 1) * size * modes).reshape(level + 1, size, modes)
-    transfer = ready.size + np.arange((most + 1) * modes).reshape(most + 1, modes)
+    transfer = ready.size + np.arange((most_jobs + 1) * modes).reshape(most_jobs + 1, modes)
     flows = _Flows()
     inside = np.arange(level + 1)
 
-    def moved(total: Integers) -> Integers:  # where a transfer of all jobs leads
-        return ready[np.minimum(total, level), 0] if instant else transfer[np.minimum(total, most)]
+    def moved(total: Integers) -> Integers:  # the state after a transfer of all jobs starts
+        return ready[np.minimum(total, level), 0] if instant else transfer[np.minimum(total, most_jobs)]
 
+    # An arrival that completes a batch starts a transfer; any other joins the external queue, or the transfer under way.
     started = []
     for a, b in zip(*arrivals.with_job.nonzero(), strict=True):
         rate = arrivals.with_job[a, b]
@@ -153,7 +154,7 @@ def truncated_chain(server: "StreamServer", level: int, arrivals: Arrivals) -> C
         total = inside[timed, None] + np.arange(1, size)[None, :]
         started.append(flows.add(ready[timed, 1:], moved(total), server.timer_rate))
     if not instant:
-        flows.add(transfer, ready[np.minimum(np.arange(most + 1), level), 0], server.transfer_rate)
+        flows.add(transfer, ready[np.minimum(np.arange(most_jobs + 1), level), 0], server.transfer_rate)
     probabilities = flows.stationary(int(transfer[-1, -1]) + 1)
     transfers = sum(float(probabilities[source] @ rate) for source, rate in started)
     return Chain(
@@ -164,7 +165,7 @@ def truncated_chain(server: "StreamServer", level: int, arrivals: Arrivals) -> C
 
 
 class _Flows:
-    """Transition rates between numbered states."""
+    """Transition rates of a Markov chain with numbered states."""
 
     def __init__(self) -> None:
         self.sources: list[Integers] = []
@@ -172,8 +173,9 @@ class _Flows:
         self.rates: list[Real] = []
 
     def add(self, source: Integers, target: Integers, rate: float | Real) -> tuple[Integers, Real]:
-        whole = np.broadcast_arrays(source, target, np.asarray(rate, dtype=float))
-        flat = [part.ravel() for part in whole]
+        """Add transitions, broadcast against each other; return their sources and rates, flattened."""
+        arrays = np.broadcast_arrays(source, target, np.asarray(rate, dtype=float))
+        flat = [array.ravel() for array in arrays]
         self.sources.append(flat[0])
         self.targets.append(flat[1])
         self.rates.append(flat[2])
@@ -183,11 +185,11 @@ class _Flows:
         source, target = np.concatenate(self.sources), np.concatenate(self.targets)
         rate = np.concatenate(self.rates)
         away = np.bincount(source, rate, states)
-        away[np.bincount(target, rate, states) + away == 0] = 1.0  # states that do not exist in this model
-        everyone = np.arange(states)
-        rows, columns = np.append(target, everyone), np.append(source, everyone)
+        away[np.bincount(target, rate, states) + away == 0] = 1.0  # states without transitions get probability 0
+        numbers = np.arange(states)
+        rows, columns = np.append(target, numbers), np.append(source, numbers)
         balance = coo_array((np.append(rate, -away), (rows, columns)), shape=(states, states)).tocsc()
-        # The balance equations hold but for one: fix pi_{0,0} = 1 in its place, then normalise.
+        # One balance equation follows from the others: fix pi_{0,0} = 1 instead, then normalise.
         solution = splu(balance[1:, 1:]).solve(-balance[1:, [0]].toarray().ravel())
         probabilities = np.append(1.0, solution)
         return np.asarray(probabilities / probabilities.sum())

@@ -15,21 +15,21 @@ Real = NDArray[np.float64]
 
 
 class Distribution(Protocol):
-    """A distribution of positive numbers."""
+    """The members that a distribution of positive numbers has."""
 
     @property
     def mean(self) -> float:
-        """Its mean."""
+        """The mean."""
 
     @property
     def scv(self) -> float:
-        """Its squared coefficient of variation, variance / mean^2: 0 for constants, 1 for the exponential."""
+        """The squared coefficient of variation, variance / mean^2: 0 for constants, 1 for the exponential."""
 
     def sample(self, random: np.random.Generator, count: int) -> Real:
         """Independent draws, shape (count,)."""
 
     def quantile(self, p: Real) -> Real:
-        """Its quantiles."""
+        """The values that fractions ``p`` of the draws do not exceed, in the shape of ``p``."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,7 @@ class LogNormal:
 
     @property
     def _logs(self) -> tuple[float, float]:
+        """Mean and standard deviation of the logarithm."""
         variance = math.log1p(self.scv)
         return math.log(self.mean) - variance / 2, math.sqrt(variance)
 
@@ -154,10 +155,11 @@ class HyperExponential:
     def __post_init__(self) -> None:
         parameter.rate("mean", self.mean)
         if not parameter.rate("scv", self.scv) > 1:
-            raise ConfigurationError(f"scv is {self.scv!r}; a HyperExponential has one above 1, use Gamma below.")
+            raise ConfigurationError(f"scv is {self.scv!r}; a HyperExponential needs one above 1; use Gamma below that.")
 
     @property
     def _short(self) -> float:
+        """Probability of the exponential with the smaller mean."""
         return (1 + math.sqrt((self.scv - 1) / (self.scv + 1))) / 2
 
     def sample(self, random: np.random.Generator, count: int) -> Real:
@@ -178,7 +180,7 @@ class HyperExponential:
 
 
 class Empirical:
-    """Values that were measured, drawn again with replacement.
+    """Measured values, drawn independently with replacement.
 
     Parameters
     ----------
@@ -214,25 +216,25 @@ class Empirical:
 
 
 class Recorded(Empirical):
-    """Interarrival times in the order in which they were recorded, from the beginning again when they end.
+    """Interarrival times in the order in which they were recorded, repeated from the start when they end.
 
-    Bursts survive in it; drawing the same values independently (:class:`Empirical`) would break them up.
+    The order preserves bursts; independent draws of these values (:class:`Empirical`) would break them up.
     """
 
     @classmethod
     def from_times(cls, times: ArrayLike) -> "Recorded":
-        """Arrival times, in seconds, in ascending order."""
+        """Make a recording from arrival times, in seconds, in ascending order."""
         gaps = np.diff(_numbers("times", times))
         if len(gaps) == 0 or (gaps < 0).any():
             raise ConfigurationError("times must be at least two numbers in ascending order.")
         return cls(gaps)
 
     def replay(self, start: int, count: int) -> Real:
-        """``count`` values from position ``start`` on, round and round."""
+        """Return ``count`` values from position ``start`` on, repeating the recording as often as needed."""
         return np.asarray(self.values[(start + np.arange(count)) % len(self.values)])
 
     def sample(self, random: np.random.Generator, count: int) -> Real:
-        """The recording from a random position on."""
+        """Return ``count`` values from a random position of the recording on."""
         return self.replay(int(random.integers(len(self.values))), count)
 
 
@@ -247,13 +249,13 @@ def _numbers(name: str, values: ArrayLike) -> Real:
 
 
 def is_distribution(value: object) -> bool:
-    """Whether a value can be drawn from: it has a mean, a ``sample`` and a ``quantile``."""
+    """Whether a value has a numeric ``mean``, a ``sample`` and a ``quantile``, as a distribution has."""
     mean = getattr(value, "mean", None)
     return isinstance(mean, float | int) and hasattr(value, "sample") and hasattr(value, "quantile")
 
 
 def with_scv(mean: float, scv: float) -> Distribution:
-    """The usual distribution of this mean and scv: constant, Erlang-like, exponential or bursty.
+    """The usual distribution of this mean and scv: constant, gamma, exponential or hyperexponential.
 
     Examples
     --------
@@ -271,9 +273,9 @@ def with_scv(mean: float, scv: float) -> Distribution:
 
 
 def nodes(distribution: Distribution, count: int) -> tuple[Real, Real]:
-    """Values and weights that stand for a distribution: the trapezoidal rule over normal scores from -6.5 to 6.5.
+    """Approximate a distribution by ``count`` values and their weights: the trapezoidal rule over normal scores -6.5 to 6.5.
 
-    Many nodes lie in the tails, where p99 is decided. The values are scaled to keep the mean.
+    Many nodes lie in the tails, which decide p99. The values are scaled to keep the mean. A constant has one node.
     """
     if isinstance(distribution, Deterministic):
         return np.full(1, distribution.mean), np.ones(1)

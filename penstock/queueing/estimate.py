@@ -1,4 +1,4 @@
-"""Simulated numbers with their uncertainty: warm-up detection and batch means."""
+"""Estimates from simulations with confidence intervals: warm-up detection and batch means."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _GROUPS = 32
 
 @dataclass(frozen=True)
 class Estimate:
-    """A simulated number.
+    """A mean or quantile from a simulation, with its confidence interval.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Estimate:
     confidence: float = 0.95
 
     def covers(self, number: float, widths: float = 1.0) -> bool:
-        """Whether ``number`` lies within ``widths`` half-widths."""
+        """Whether ``number`` lies within ``widths`` half-widths of the value."""
         return abs(number - self.value) <= widths * self.half_width
 
     def __format__(self, spec: str) -> str:
@@ -40,8 +40,8 @@ class Estimate:
 def warm_up(series: Real) -> int:
     """How many leading values to leave out: the MSER-5 rule (White 1997), at most a quarter of the series.
 
-    The truncation point is the one that makes the standard error of the mean of what remains smallest, over means of
-    five consecutive values. More than a quarter is never left out: choosing by the series that is averaged then biases it.
+    The rule takes means of five consecutive values, and drops as many as make the standard error of the mean of the
+    remaining ones smallest. It drops at most a quarter, because choosing by the series that is averaged biases the mean.
     """
     fives = series[: len(series) // 5 * 5].reshape(-1, 5).mean(axis=1)
     if len(fives) < 4:
@@ -63,11 +63,11 @@ def ratio_estimate(numerators: Real, denominators: Real, confidence: float) -> E
 
 
 def _half_width(deviations: Real, confidence: float) -> float:
-    """Of the mean of group deviations; wider where groups are too short for each other's independence."""
+    """Half-width of the interval of a mean, from the groups' deviations; wider if successive groups are correlated."""
     variance = (deviations**2).sum() / (_GROUPS - 1)
     if variance > 0:
         correlation = (deviations[1:] * deviations[:-1]).mean() / variance
-        if correlation > 2 / np.sqrt(_GROUPS):  # beyond chance
+        if correlation > 2 / np.sqrt(_GROUPS):  # more than by chance
             variance *= (1 + correlation) / (1 - min(correlation, 0.9))
     return float(np.sqrt(variance / _GROUPS) * stdtrit(_GROUPS - 1, (1 + confidence) / 2))
 

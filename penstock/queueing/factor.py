@@ -1,4 +1,4 @@
-"""The polynomial omega that all arithmetic of the ``auto`` method is done modulo, found without finding its roots.
+"""The polynomial omega, modulo which the ``auto`` method calculates, computed without its roots.
 
 A job waiting in the external queue has a *phase*, its number j = 0..K-1. When the phase would reach K it falls back
 to phase j with probability phi_j, so that w^K = phi(w) modulo omega(w) = w^K - phi(w), whose zeros are the K zeros of
@@ -63,9 +63,9 @@ def descent(size: int, log_ascent: Callable[[Complex], Complex], outer_zero: flo
 
     Notes
     -----
-    Both real zeros are divided out before the logarithm is taken, so that the transform converges at the limit of
+    Both real zeros are divided out before the logarithm is taken, so that the transform converges near the limit of
     stability as well as far from it. The circle's radius exceeds 1 by 2/K at most, which bounds the rounding error of
-    a coefficient by e^2 times the machine's. The computed coefficients beyond K must vanish: their size is the error.
+    a coefficient by e^2 times the machine precision. The coefficients beyond K must vanish: their size is the error.
     """
     if size == 1:
         return np.ones(1)
@@ -73,10 +73,11 @@ def descent(size: int, log_ascent: Callable[[Complex], Complex], outer_zero: flo
     points = 1 << max(9, math.ceil(math.log2(8 * size)))
     error = math.inf
     while points <= _LARGEST_TRANSFORM:
-        # Real coefficients: half of the circle is enough.
+        # The coefficients are real, so half of the circle is enough.
         angles = np.pi * np.arange(points // 2 + 1) / (points // 2)
         t: Complex = np.asarray(log_radius + 1j * angles, dtype=np.complex128)
         logarithm = log_ascent(t) - np.log(-expm1(-t)) - np.log(-expm1(t - outer_zero))
+        # Keep the negative powers of w only: their exponential is the factor 1 - w^-K phi(w).
         powers = np.fft.irfft(logarithm, points)  # at m: the coefficient of w^-m
         powers[0] = 0
         powers[points // 2 :] = 0
@@ -87,6 +88,6 @@ def descent(size: int, log_ascent: Callable[[Complex], Complex], outer_zero: flo
             return np.maximum(-np.diff(np.append(coefficients, 0.0)), 0.0)[::-1]
         points *= 2
     raise NotSolvableError(
-        f"The server is too close to its limit of stability: the factorisation reached {error:.1e} with "
+        f"The server is too close to its limit of stability: the factorisation still has an error of {error:.1e} with "
         f"{_LARGEST_TRANSFORM} points; leave it more slack, or use method='chain'."
     )

@@ -1,4 +1,4 @@
-"""The best gate of a micro-batch server: threshold and delay of least cost, jointly, under a limit on latency if asked."""
+"""The search for the cheapest threshold and delay of a micro-batch server's gate, optionally under a limit on latency."""
 
 import math
 from collections.abc import Callable
@@ -13,12 +13,13 @@ from penstock.queueing.microbatch_solution import Fineness, MicroBatchState, sol
 Progress = Callable[[float, float], None]
 
 _PRECISE = 1.02
-"""Neighbours this close, as a ratio, are not told apart: the cost is flat around its least value."""
+"""The search stops when values differ by less than this ratio, because the cost is flat around its minimum."""
 _SEARCHING = Fineness(sizes=160, nodes=15)
-"""Of the solutions that are compared; the best one is solved as finely as any."""
+"""Fineness of the solutions that are compared; the best gate is then solved at the default fineness."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _DEARER = 2
-"""So many steps of a factor 2 in a row that cost more end a walk, for the cost may have several minima."""
+"""A walk ends after so many successive steps, each by a factor 2, that cost more; one is not enough, for there may be
+several minima."""
 _NO_DELAY = math.inf
 
 
@@ -30,7 +31,7 @@ class GateOptimum:
     ----------
     server: the server with its best threshold and delay.
     cost: c1 L + c2 T, per second.
-    steady_state: its steady state.
+    steady_state: the steady state of that server.
     profile: (threshold, delay, cost) of every gate that was tried and meets the limits, by threshold and delay.
     """
 
@@ -46,7 +47,7 @@ class GateOptimum:
 
     @property
     def delay(self) -> float:
-        """Seconds after which one row opens it, possibly infinite."""
+        """Seconds since the last opening after which one row opens the gate, possibly infinite."""
         return self.server.delay
 
 
@@ -61,13 +62,13 @@ def optimize_gate(
 ) -> GateOptimum:
     """Find the threshold and the delay of least cost c1 L + c2 T: equation (2) of the paper, for Spark's gate.
 
-    L is the mean number of rows that wait or are in a batch, T the number of batches a second. The search walks along the
-    thresholds without a delay, along the delays without a threshold (a plain trigger interval), and from the cheaper of the
-    two along each in turn.
+    L is the mean number of rows that wait or are in a batch, T the number of batches per second. The search varies the
+    threshold without a delay, then the delay without a threshold (a plain trigger interval), and then, from the cheaper of
+    both, the delay and the threshold in turn.
 
     Parameters
     ----------
-    server: gives everything but the threshold and the delay.
+    server: gives all parameters but the threshold and the delay, which are not used.
     holding_cost: c1, per row and second, above 0. transfer_cost: c2, per batch.
     max_mean_latency: gates with a longer mean latency, in seconds, are left out.
     max_quantile: ``(p, seconds)``: gates in which more than 1 - p of the rows take longer are left out.
@@ -93,19 +94,15 @@ def optimize_gate(
         parameter.rate("holding_cost", holding_cost),
         parameter.rate("transfer_cost", transfer_cost, zero=True),
         parameter.rate("max_mean_latency", max_mean_latency, infinite=True),
-        None if max_quantile is None else _limit(max_quantile),
+        parameter.quantile_limit(max_quantile),
         progress or (lambda threshold, delay: None),
     ).optimum()
 
 
-def _limit(given: tuple[float, float]) -> tuple[float, float]:
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise ConfigurationError(f"max_quantile is {given!r}; give a fraction and seconds, as (0.95, 2.0).")
-    return parameter.fraction("max_quantile[0]", given[0]), parameter.rate("max_quantile[1]", given[1])
-
-
 @dataclass
 class _Search:
+    """One call of :func:`optimize_gate`, with the gates that it has tried."""
+
     server: MicroBatchServer
     holding_cost: float
     transfer_cost: float
@@ -117,7 +114,7 @@ class _Search:
         self.costs: dict[tuple[float, float], float] = {}
 
     def cost(self, threshold: float, delay: float) -> float:
-        """The cost of a gate; infinite where it misses a limit, or a quantile is asked for that cannot be told."""
+        """The cost of a gate; infinite if it misses a limit, or if the gate or its quantile cannot be solved."""
         gate = (max(1.0, min(float(round(threshold)), self.server.cap)), delay)
         if gate not in self.costs:
             self.progress(*gate)
@@ -125,6 +122,7 @@ class _Search:
         return self.costs[gate]
 
     def _judged(self, server: MicroBatchServer) -> float:
+        """Solve a server coarsely, and return its cost, or infinity as in :meth:`cost`."""
         try:
             state = solve_micro_batches(server, _SEARCHING)
         except NotSolvableError:
@@ -142,11 +140,12 @@ class _Search:
 
     def optimum(self) -> GateOptimum:
         rate = self.server.arrival_rate
-        # Were durations nought, a batch of n rows would cost c1 n^2 / (2 rate) + c2, least per row at:
+        # If batches took no time, one of n rows would cost c1 n^2 / (2 rate) + c2, which is least per row at this n.
         guess = max(1.0, math.sqrt(2 * self.transfer_cost * rate / self.holding_cost))
         self._along(lambda threshold: self.cost(threshold, _NO_DELAY), guess)
         self._along(lambda delay: self.cost(self._never(delay), delay), guess / rate)
         threshold, delay = self._best()
+        # Improve the delay and the threshold in turn until both together gain nothing more.
         while True:
             before = self.costs[threshold, delay]
             wait = delay if math.isfinite(delay) else threshold / rate
@@ -162,20 +161,20 @@ class _Search:
                 "No threshold and delay meets the limit on the latency; allow more, or give the server a higher capacity."
             )
         server = replace(self.server, threshold=threshold, delay=delay)
-        tried = tuple((*gate, one) for gate, one in sorted(self.costs.items()) if math.isfinite(one))
-        return GateOptimum(server, cost, server.solve(), tried)
+        profile = tuple((*gate, gate_cost) for gate, gate_cost in sorted(self.costs.items()) if math.isfinite(gate_cost))
+        return GateOptimum(server, cost, server.solve(), profile)
 
     def _never(self, delay: float) -> float:
-        """A threshold that so long a delay hardly ever lets come about."""
+        """A threshold that is hardly ever reached before this delay runs out."""
         rows = self.server.arrival_rate * delay
         return math.ceil(rows + 10 * math.sqrt(rows) + 10)
 
     def _best(self) -> tuple[float, float]:
-        """The cheapest gate so far; of equals that without a delay, with the smaller threshold."""
+        """The cheapest gate so far; among equals the longest delay, and then the smallest threshold, wins."""
         return min(self.costs, key=lambda gate: (self.costs[gate], -gate[1], gate[0]))
 
     def _along(self, cost: Callable[[float], float], start: float) -> None:
-        """Try values by factors of 2 on both sides of a start, and around the cheapest more closely."""
+        """Try values by factors of 2 on both sides of a start, then narrow down around the cheapest by golden section."""
         tried = {start: cost(start)}
         for factor in (2.0, 0.5):
             value, dearer = start, 0
@@ -183,7 +182,7 @@ class _Search:
                 value *= factor
                 cheapest = min(tried.values())
                 tried[value] = cost(value)
-                # Where all so far miss a limit, a shorter wait may meet it, and a longer one will not.
+                # If all values so far miss a limit, a shorter wait may meet it; a longer one will not.
                 better = tried[value] < cheapest or (math.isinf(cheapest) and factor < 1 and value > 1e-3 * start)
                 dearer = 0 if better else dearer + 1
         best = min(tried, key=lambda one: tried[one])

@@ -1,4 +1,4 @@
-"""The ``iterative`` method: the truncated sweeps of the paper's sections 4 and 5, so that their error can be shown."""
+"""The ``iterative`` method: the truncated sweeps of the paper's sections 4 and 5, with a bound on their error."""
 
 import math
 from typing import TYPE_CHECKING
@@ -19,15 +19,15 @@ _MOST_SWEEPS = 1_000_000
 
 
 def solve_iterative(server: "StreamServer", tolerance: float, truncation: int | None = None) -> Boundary:
-    """Sweep through the balance equations until the boundary probabilities stand still.
+    """Sweep through the balance equations until the boundary probabilities have converged.
 
-    Two estimates being close says little, because a sweep contracts the error by about rho only. So the distance that
-    is left is taken as the sum of the geometric series of the changes, and that is compared with ``tolerance``.
+    That two consecutive estimates are close is not enough, because a sweep contracts the error by only about rho. So the
+    remaining error is estimated by the geometric series of the changes, and compared with ``tolerance``.
 
     Parameters
     ----------
-    truncation: m, the largest number of jobs kept in the internal queue; by default where the
-        tail of its distribution is negligible.
+    truncation: m, the largest number of jobs in the internal queue; by default so large that the tail of the number's
+        distribution is negligible.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def solve_iterative(server: "StreamServer", tolerance: float, truncation: int | 
     )
     if sweeps == _MOST_SWEEPS:
         raise NotSolvableError(
-            f"method='iterative' did not settle within {_MOST_SWEEPS:,} sweeps; ask for a larger tolerance than "
+            f"method='iterative' did not converge within {_MOST_SWEEPS:,} sweeps; ask for a larger tolerance than "
             f"{tolerance:g}, or use method='auto'."
         )
     flows = server.timer_rate * probabilities
@@ -79,7 +79,7 @@ def _sweep(arrival, service, timer, transfer, size, level, tolerance, slack, mos
                 moving[n] = (arrival * moving[n - 1] + started) / (arrival + transfer)
         row[level + 1] = 0.0
         for i in range(level, 0, -1):  # (11), (12) or (32)
-            if transfer > 0:  # noqa: SIM108 - two models, a line each
+            if transfer > 0:  # noqa: SIM108 - two models, one line each
                 entered = transfer * moving[i]
             else:
                 entered = timer * boundary[i] if i < size else arrival * last[i - size]
@@ -91,7 +91,7 @@ def _sweep(arrival, service, timer, transfer, size, level, tolerance, slack, mos
                 row[i] = (arrival * row[i] + service * row[i + 1]) / (arrival + service)
             boundary[j] = (arrival * boundary[j - 1] + service * row[1]) / (arrival + timer)
             row[0] = boundary[j]
-        # (17) or (52)
+        # Normalise by (17) or (52).
         total = 0.0
         for j in range(size):
             total += boundary[j]
@@ -107,6 +107,7 @@ def _sweep(arrival, service, timer, transfer, size, level, tolerance, slack, mos
             before[j] = boundary[j]
         for i in range(level + 1):
             last[i] = row[i] * scale
+        # The changes shrink geometrically, so those still to come add up to at most change / (1 - slowest).
         if sweep > 3 and previous_change > 0:
             slowest = max(0.9 * slowest, min(change / previous_change, 0.999999))
             largest = np.abs(boundary).max()

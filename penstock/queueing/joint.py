@@ -1,7 +1,7 @@
 """The joint distribution of both queues, from the boundary probabilities through generating functions.
 
-On the unit circle g_j(z) = sum_i pi_{i,j} z^i follows from g_{j-1}(z) by a division whose factor never exceeds 1
-(equations (15) and (36)), so nothing is lost; a discrete Fourier transform turns each g_j back into probabilities.
+On the unit circle g_j(z) = sum_i pi_{i,j} z^i follows from g_{j-1}(z) by a factor of modulus 1 or less (equations (15)
+and (36)), so rounding errors do not grow; a discrete Fourier transform turns each g_j back into probabilities.
 """
 
 import math
@@ -26,12 +26,12 @@ _LARGEST_TABLE = 50_000_000  # numbers
 
 @dataclass(frozen=True)
 class Joint:
-    """Steady-state probabilities of all states that matter.
+    """Steady-state probabilities of all states but those that are negligible.
 
     Parameters
     ----------
-    ready: pi_{i,j}, shape (phases, levels): j jobs outside, i inside, the processor ready.
-    blocked: r_n, shape (levels,): n jobs in all, a transfer under way.
+    ready: pi_{i,j}, shape (phases, levels), indexed [j, i]: j jobs outside, i inside, the processor ready.
+    blocked: r_n, shape (levels,): n jobs in both queues, a transfer under way.
     """
 
     ready: Real
@@ -49,7 +49,7 @@ class Joint:
 
 
 def joint_distribution(server: "StreamServer", boundary: Boundary) -> Joint:
-    """Compute pi_{i,j} and r_n, to about 1e-11, cut off where what is left is below 1e-10.
+    """Compute pi_{i,j} and r_n, to about 1e-11, up to a tail of probability below 1e-10.
 
     Raises
     ------
@@ -60,20 +60,21 @@ def joint_distribution(server: "StreamServer", boundary: Boundary) -> Joint:
     while True:
         if phases * levels > _LARGEST_TABLE:
             raise NotSolvableError(
-                f"The joint distribution of {phases} phases and over {levels // 2} levels does not fit into memory; "
+                f"The joint distribution of {phases} phases and more than {levels // 2} levels does not fit into memory; "
                 "use simulate() for this server."
             )
         ready, blocked = _tables(server, boundary, levels)
         beyond = abs(ready[:, levels // 2 :].sum()) + abs(blocked[levels // 2 :].sum())
         if beyond < _NEGLIGIBLE:
-            left = np.cumsum((np.abs(ready).sum(axis=0) + np.abs(blocked))[: levels // 2][::-1])[::-1]
-            kept = int((left > _NEGLIGIBLE).sum())
-            return Joint(np.maximum(ready[:, :kept], 0.0), np.maximum(blocked[:kept], 0.0))
+            tail = np.cumsum((np.abs(ready).sum(axis=0) + np.abs(blocked))[: levels // 2][::-1])[::-1]
+            count = int((tail > _NEGLIGIBLE).sum())
+            return Joint(np.maximum(ready[:, :count], 0.0), np.maximum(blocked[:count], 0.0))
         levels *= 2
 
 
 def _tables(server: "StreamServer", boundary: Boundary, points: int) -> tuple[Real, Real]:
-    # Half a step off the real axis: at z = 1 both sides of the equations vanish. The offset is taken back at the end.
+    """Arrays ``ready`` and ``blocked`` of :class:`Joint`, with ``points`` levels, not yet cut off."""
+    # Take z half a step off the real axis, because at z = 1 both sides of the equations vanish; `back` undoes the offset.
     offset = np.pi / points
     z = np.exp(1j * (offset + 2 * np.pi * np.arange(points // 2) / points))
     rate, service = server.arrival_rate, server.service_rate
@@ -82,19 +83,19 @@ def _tables(server: "StreamServer", boundary: Boundary, points: int) -> tuple[Re
     always = server.timer == "always" and server.timer_rate > 0 and phases > 1
     full = math.isfinite(server.effective_batch_size) and phases == server.effective_batch_size
     down = service * (1 - 1 / z)
-    # sum of timer_flows z^j and, per phase, g_j = onward g_{j-1} + given_j
+    # Per phase, g_j = onward g_{j-1} + term_j.
     leave = rate + down + (server.timer_rate if always else 0.0)
     onward = rate / leave
-    given = [(down * p - (0 if always else f)) / leave for p, f in zip(pi, flows, strict=True)]
-    # Transfers started, as a generating function of the total: source = base + scale g_0.
-    factor = np.ones_like(z)  # d g_j / d g_0
-    constant = np.zeros_like(z)  # g_j at g_0 = 0
+    terms = [(down * p - (0 if always else f)) / leave for p, f in zip(pi, flows, strict=True)]
+    # Transfers started, as a generating function of the number of jobs: started = base + scale g_0.
+    factor = np.ones_like(z)  # g_j = factor g_0 + constant
+    constant = np.zeros_like(z)
     base = np.zeros_like(z)
     scale = np.zeros_like(z)
     power = np.ones_like(z)
     for j in range(1, phases):
         power = power * z
-        factor, constant = onward * factor, onward * constant + given[j]
+        factor, constant = onward * factor, onward * constant + terms[j]
         if always:
             base += server.timer_rate * power * constant
             scale += server.timer_rate * power * factor
@@ -109,15 +110,15 @@ def _tables(server: "StreamServer", boundary: Boundary, points: int) -> tuple[Re
     started = base + scale * g
 
     def back(values: Complex) -> Real:
-        # values at exp(i (offset + 2 pi k / points)), k below points / 2; the rest are their conjugates
-        whole = np.concatenate([values, values[::-1].conj()])
-        rotated = np.fft.fft(whole) / points
+        # The values are at exp(i (offset + 2 pi k / points)), k < points / 2; those at the other k are their conjugates.
+        circle = np.concatenate([values, values[::-1].conj()])
+        rotated = np.fft.fft(circle) / points
         return np.asarray((rotated * np.exp(-1j * offset * np.arange(points))).real)
 
     blocked = back(started * past / server.transfer_rate)
     ready = np.empty((phases, points))
     ready[0] = back(g)
     for j in range(1, phases):
-        g = onward * g + given[j]
+        g = onward * g + terms[j]
         ready[j] = back(g)
     return ready, blocked

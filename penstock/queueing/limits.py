@@ -1,7 +1,7 @@
-"""The limit of an infinite batch size, where the zero conditions become one functional equation.
+"""Servers with an infinite batch size, for which the zero conditions become one functional equation.
 
-Without a corner at K, P(w) = sum pi_{0,j} w^j obeys an equation that ties P(w) to P(zeta(w)), with zeta a fractional
-linear map that draws every point to a fixed one. Iterating it is the solution.
+P(w) = sum pi_{0,j} w^j then obeys an equation that relates P(w) to P(zeta(w)), where zeta is a fractional linear map that
+contracts towards a fixed point. Iterating the equation to the fixed point solves it.
 """
 
 import cmath
@@ -20,12 +20,12 @@ _MOST_STEPS = 2_000_000
 
 
 def infinite_batch(server: "StreamServer") -> Moments:
-    """Means of a stable server whose batch size is infinite: only the timer, or an idle processor, makes transfers."""
+    """Means of a stable server whose batch size is infinite, so that only the timer starts transfers."""
     return _idle(server) if server.timer == "idle" else _always(server)
 
 
 def _idle(server: "StreamServer") -> Moments:
-    """(rho(1-w) + sigma) P(w) = sigma (1 - alpha) pi_00 + sigma alpha P(zeta(w)), from w = 0 to the fixed point 1."""
+    """Solve (rho(1-w) + sigma) P(w) = sigma (1 - alpha) pi_00 + sigma alpha P(zeta(w)), iterating from w = 0 to 1."""
     rho, xi, rate = server.load, server.arrivals_per_transfer_time, server.arrival_rate
     gamma, sigma = server.transfer_rate, server.timer_rate / server.service_rate
     # s = (1-w)/(1-rho w) is multiplied by rho at each step: 1 - w_n = (1-rho) s / (1 - rho s), s = rho^n.
@@ -35,10 +35,10 @@ def _idle(server: "StreamServer") -> Moments:
     past = (1 + rho * below_one) / (1 + rho * (1 + xi) * below_one)  # alpha(zeta(w_n))
     damped = 1 / (1 + rho * below_one / sigma)
     # C(w) = sigma (P(w) - pi_00): C(w) = damped (alpha C(zeta) - rho (1-w) pi_00), and C(0) = 0.
-    log_tail = np.cumsum(np.log(past * damped)[::-1])[::-1]  # log of the product from n on
+    log_tail = np.cumsum(np.log(past * damped)[::-1])[::-1]  # log of the product of all factors from n on
     with np.errstate(over="ignore"):
         timed_per_empty = float((rho * below_one * damped * np.exp(np.append(-log_tail[1:], 0.0)) / (past * damped)).sum())
-    # Everything relative to the rate of transfers T = tau (P(1) - pi_00), then normalised by (41).
+    # Work relative to the rate of transfers T = tau (P(1) - pi_00), then normalise by (41).
     empty = 1 / (server.service_rate * timed_per_empty)  # pi_00 / T
     idle = empty + 1 / server.timer_rate  # P(1) / T
     transfers = server.slack / (idle + 1 / gamma)
@@ -53,13 +53,13 @@ def _idle(server: "StreamServer") -> Moments:
 
 
 def _always(server: "StreamServer") -> Moments:
-    """(y(1-rho z) - sigma xi alpha z^2) P(y) = sigma z alpha (y P(z)/(1-z) + xi pi_00 (y - z)), z = zeta(y)."""
+    """Solve (y(1-rho z) - sigma xi alpha z^2) P(y) = sigma z alpha (y P(z)/(1-z) + xi pi_00 (y - z)), z = zeta(y)."""
     rho, xi, rate, service = server.load, server.arrivals_per_transfer_time, server.arrival_rate, server.service_rate
     gamma, sigma = server.transfer_rate, server.timer_rate / server.service_rate
     slack = (service - rate) / service
-    # Everything in g = 1 - y: g -> 1 - zeta(y) = (sigma + rho g) / (1 + sigma + rho g), without a subtraction.
-    rest = math.sqrt((slack + sigma) ** 2 + 4 * rho * sigma)
-    fixed = 2 * sigma / (rest + slack + sigma)
+    # Work in g = 1 - y, to avoid subtractions: g -> 1 - zeta(y) = (sigma + rho g) / (1 + sigma + rho g).
+    root = math.sqrt((slack + sigma) ** 2 + 4 * rho * sigma)
+    fixed = 2 * sigma / (root + slack + sigma)
 
     def from_fixed_point(g: complex) -> tuple[complex, complex]:
         """P(y) = exp(log_first) (P(fixed point) + second pi_00)."""
@@ -69,10 +69,10 @@ def _always(server: "StreamServer") -> Moments:
             gap = (sigma + rho * g) * z  # 1 - z
             after = slack + rho * gap  # 1 - rho z
             alpha = 1 / (1 + xi * gap)
-            left = (1 - g) * after - sigma * xi * alpha * z * z
-            factor = sigma * z * alpha * (1 - g) / (gap * left)
+            divisor = (1 - g) * after - sigma * xi * alpha * z * z
+            factor = sigma * z * alpha * (1 - g) / (gap * divisor)
             log_first += cmath.log(factor)
-            second = (second + sigma * z * alpha * xi * (gap - g) / left) / factor
+            second = (second + sigma * z * alpha * xi * (gap - g) / divisor) / factor
             if abs(gap - g) <= 2e-16 * abs(gap):
                 break
             g = gap
@@ -90,7 +90,7 @@ def _always(server: "StreamServer") -> Moments:
         zero = float(brentq(left_side, 0.0, 1 - fixed, xtol=1e-300))
         z = 1 / (1 + rho + sigma - rho * zero)
         log_first, second = from_fixed_point(complex(1 - z))
-        # zero P(z)/(1-z) + xi pi_00 (zero - z) = 0 there
+        # There the right-hand side vanishes, too: zero P(z)/(1-z) + xi pi_00 (zero - z) = 0.
         weight = zero / (1 - z)
         empty = weight / (xi * (z - zero) * math.exp(min(-log_first.real, 700.0)) - weight * second.real)
     step = 1e-100  # a complex step gives the derivative to full accuracy
@@ -103,7 +103,7 @@ def _always(server: "StreamServer") -> Moments:
     if xi == 0:
         return Moments((rho + idle_jobs) / (1 - rho), _waiting(server, transfers), transfers, idle)
     empty *= idle / (1 + second.real * empty) * math.exp(max(-log_first.real, -700.0))
-    # Poisson's equation as in always_moments: psi is the same in every phase but 0.
+    # Poisson's equation as in always_moments: psi has one value in phase 0, and another in all other phases.
     later, at_zero = blocked / server.timer_rate, (1 - blocked) / gamma
     in_zero = transfers / rate
     in_others = 1 - blocked - in_zero
@@ -114,6 +114,6 @@ def _always(server: "StreamServer") -> Moments:
 
 
 def _waiting(server: "StreamServer", transfers: float) -> float:
-    # sum_j j P(phase j), with P(phase j) = (T / lambda) q^j and q = lambda / (lambda + tau)
+    """Mean phase: sum_j j P(phase j), where P(phase j) = (T / lambda) q^j and q = lambda / (lambda + tau)."""
     ratio = server.arrival_rate / server.timer_rate
     return transfers / server.arrival_rate * ratio * (1 + ratio)

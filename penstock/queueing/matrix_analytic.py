@@ -1,12 +1,12 @@
-"""The matrix-analytic solution that the paper's section 4 sets aside, for comparison.
+"""The matrix-analytic solution that the paper's section 4 rejects as too slow, for comparison.
 
-The chain is of M/G/1 type: the internal queue falls by one job at a time and rises by up to K. Its matrix G, of the
-phases at first passage from one level to the next lower one, satisfies
+The chain is of M/G/1 type: the internal queue falls by one job at a time and rises by up to K. Its matrix G has the
+probabilities of each phase at the first passage from one level to the next lower one. G satisfies
 
     (lambda + mu) G = mu I + lambda U G + lambda e_{K-1} e_0' G^(K+1),
 
-with U the shift to the next phase. The paper reckons O(K^5) per step of its iteration, for K + 1 dense blocks; here
-only one block beyond the shift is not zero, and it has rank one, so that a step takes K + 1 products of a vector and G.
+with U the shift to the next phase. The paper estimates O(K^5) per step of the iteration, for K + 1 dense blocks. But only
+one block beyond the shift is not zero, and it has rank one, so a step takes K products of a vector and G.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _MOST_STEPS = 100_000
 
 @dataclass(frozen=True)
 class MatrixAnalytic:
-    """The result and what it took.
+    """The boundary probabilities, and the number of iterations that they took.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ def solve_matrix_analytic(server: StreamServer, tolerance: float = 1e-13) -> Mat
 
     Raises
     ------
-    NotSolvableError: the server is of another kind, or 100,000 steps did not suffice.
+    NotSolvableError: the server has other parameters than these, or 100,000 steps did not suffice.
     """
     if server.timer != "idle" or np.isfinite(server.transfer_rate) or not np.isfinite(server.batch_size):
-        raise NotSolvableError("The matrix-analytic method here takes instantaneous transfers, timer='idle', finite K.")
+        raise NotSolvableError("This method takes only instantaneous transfers, timer='idle' and a finite batch_size.")
     size = int(server.batch_size)
     rate, service = server.arrival_rate, server.service_rate
     # (lambda + mu) I - lambda U is bidiagonal: its inverse is upper triangular with powers of onward.
@@ -59,7 +59,7 @@ def solve_matrix_analytic(server: StreamServer, tolerance: float = 1e-13) -> Mat
     while change >= tolerance:
         steps += 1
         if steps > _MOST_STEPS:
-            raise NotSolvableError(f"The iteration for G did not settle within {_MOST_STEPS:,} steps.")
+            raise NotSolvableError(f"The iteration for G did not converge within {_MOST_STEPS:,} steps.")
         row = g[0]
         for _ in range(size):
             row = row @ g
@@ -70,7 +70,7 @@ def solve_matrix_analytic(server: StreamServer, tolerance: float = 1e-13) -> Mat
 
 
 def boundary_from(server: StreamServer, g: Real) -> Boundary:
-    """pi_{0,j} from G: watch the chain only while the internal queue is empty; n jobs' transfer leads to e_0' G^n."""
+    """Compute pi_{0,j} from G: after a transfer of n jobs, e_0' G^n has the phase when the internal queue is next empty."""
     size = len(g)
     rate = server.arrival_rate
     generator = np.zeros((size, size))

@@ -1,4 +1,4 @@
-"""A micro-batch server: Spark's own gate between batches, and what a batch takes."""
+"""The micro-batch server: Spark's rule for when the next batch starts, and a model of a batch's duration."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ Real = NDArray[np.float64]
 class MicroBatchServer:
     """A source, a gate and batches, as Structured Streaming runs them.
 
-    Rows arrive and wait. Whenever no batch runs, the gate is asked; it opens if ``threshold`` rows wait, or if ``delay``
+    Rows arrive and wait. Whenever no batch runs, the server asks the gate. It opens if ``threshold`` rows wait, or if ``delay``
     seconds have passed since it last opened and at least one row waits. A batch takes all rows that wait, or the
     oldest ``cap`` of them, and lasts ``(fixed + per_row * rows + per_key * distinct keys) * residual`` seconds; its
     rows leave together at its end. If the delay runs out while no row waits, it starts again.
@@ -38,15 +38,15 @@ class MicroBatchServer:
     arrival_rate: lambda, rows per second.
     threshold: rows that open the gate (``minOffsetsPerTrigger``), 1 or more.
     delay: seconds since the last opening after which one row opens it (``maxTriggerDelay``), possibly ``math.inf``.
-    cap: most rows in a batch (``maxOffsetsPerTrigger``), possibly ``math.inf``.
-    trigger_interval: seconds between the moments at which the gate is asked; 0 asks as soon as a batch has ended. A
-        batch that outlasts the next such moment is followed at once.
-    poll: seconds between questions while the gate is closed and ``trigger_interval`` is 0; Spark's is 0.01.
+    cap: largest number of rows in a batch (``maxOffsetsPerTrigger``), possibly ``math.inf``.
+    trigger_interval: seconds between the times at which the gate is asked; 0 asks as soon as a batch has ended. When a
+        batch lasts beyond the next such time, the gate is asked as soon as it ends.
+    poll: seconds from asking the gate in vain to asking it again, if ``trigger_interval`` is 0; Spark's is 0.01.
     fixed: a, seconds per batch.
     per_row: b, seconds per row.
     per_key: c, seconds per distinct key in the batch.
     keys: number of keys, equally likely; needed if ``per_key`` is not 0.
-    residual: what a batch's duration is multiplied by; a distribution of mean 1.
+    residual: distribution, of mean 1, of the random factor of a batch's duration.
 
     Raises
     ------
@@ -88,23 +88,23 @@ class MicroBatchServer:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "MicroBatchServer":
-        """The server that a table of a file describes, with a residual of the variation ``residual_scv``."""
+        """Make the server from a table of a configuration file; ``residual_scv`` is the residual's scv, 0 by default."""
         numbers = {name: value for name, value in table.items() if name != "residual_scv"}
         return cls(**numbers, residual=with_scv(1.0, table.get("residual_scv", 0.0)))
 
     def solve(self, method: str = "auto", **options: Any) -> "MicroBatchState":
-        """See :func:`penstock.queueing.solve`."""
+        """Find the steady state; see :func:`penstock.queueing.solve`."""
         parameter.one_of("method", method, ("auto",))
         if options:
             raise ConfigurationError(f"A MicroBatchServer is solved without {', '.join(options)}; leave it out.")
         return solve_micro_batches(self)
 
     def simulate(self, **options: Any) -> "MicroBatchSimulation":
-        """See :func:`penstock.queueing.simulate`."""
-        own = sorted({"service", "transfer", "timer"}.intersection(options))
-        if own:
+        """Simulate the server; see :func:`penstock.queueing.simulate`."""
+        unsupported = sorted({"service", "transfer", "timer"}.intersection(options))
+        if unsupported:
             raise ConfigurationError(
-                f"A MicroBatchServer takes no distribution of {own[0]}: its batches last what its own parameters say."
+                f"A MicroBatchServer takes no {unsupported[0]} distribution: its parameters set the durations. Leave it out."
             )
         return simulate_micro_batches(self, **options)
 
@@ -132,12 +132,12 @@ class MicroBatchServer:
             raise ConfigurationError("fixed, per_row and per_key are all 0; give at least one of them.")
 
     def duration(self, rows: Real | float) -> Real:
-        """Mean duration of a batch of so many rows, in seconds."""
+        """Mean duration of a batch of ``rows`` rows, in seconds."""
         rows = np.asarray(rows, dtype=float)
         return np.asarray(self.fixed + self.per_row * rows + self.per_key * self.distinct_keys(rows))
 
     def distinct_keys(self, rows: Real) -> Real:
-        """Mean number of distinct keys among so many rows, each equally likely to have any of the keys."""
+        """Mean number of distinct keys among ``rows`` rows, each equally likely to have any of the keys."""
         if self.keys == 0:
             return np.zeros_like(rows)
         if self.keys == 1:
@@ -146,14 +146,14 @@ class MicroBatchServer:
 
     @property
     def max_arrival_rate(self) -> float:
-        """Rows per second that the largest batches, one after another, can take."""
+        """Rows per second that an unbroken succession of the largest batches takes."""
         if math.isinf(self.cap):
             return math.inf if self.per_row == 0 else 1 / self.per_row
         return self.cap / self._saturated_cycle
 
     @property
     def _saturated_cycle(self) -> float:
-        """Mean time from start to start of batches of ``cap`` rows when there are always more, in seconds."""
+        """Mean time from the start of one batch to the next if ``cap`` rows always wait, in seconds."""
         mean, interval = float(self.duration(self.cap)), self.trigger_interval
         if interval == 0:
             return mean
@@ -161,11 +161,11 @@ class MicroBatchServer:
         durations = mean * values
         if durations[-1] <= interval:
             return interval
-        # The start's phase in the trigger's grid is a Markov chain: a batch that outlasts its interval moves it on.
+        # The time of a batch's start since the last trigger is a Markov chain, which moves when a batch overruns.
         phases = (np.arange(200) + 0.5) / 200 * interval
         occupied: Real = np.zeros(201)
         cycle = 0.0
-        occupied[0] = 1.0  # on the grid; then the phases in between
+        occupied[0] = 1.0  # index 0: at a trigger; 1 to 200: between two triggers
         position = np.append(0.0, phases)
         for _ in range(400):
             after = np.maximum(durations[None, :], interval - position[:, None])
@@ -199,16 +199,16 @@ class MicroBatchServer:
 
 @dataclass(frozen=True)
 class LingerBatch:
-    """A producer's batch with a linger timer: sent when it is full, or so long after its first event.
+    """A producer's batch with a linger timer: sent when it is full, or ``linger`` seconds after its first event.
 
-    Kafka's producer works this way (``linger.ms``, ``batch.size``): the timer is deterministic and starts at the
-    first event that waits, whatever happens further on. Events arrive in a Poisson stream.
+    Kafka's producer works this way (``linger.ms``, ``batch.size``): the timer is deterministic and starts with the
+    first event that waits, whatever happens downstream. Events arrive in a Poisson stream.
 
     Parameters
     ----------
     arrival_rate: lambda, events per second.
-    batch_size: K, events that fill a batch, possibly ``math.inf``.
-    linger: seconds, 0 or more.
+    batch_size: K, number of events that fill a batch, possibly ``math.inf``.
+    linger: longest wait of a batch's first event, in seconds, 0 or more.
     """
 
     arrival_rate: float
@@ -233,9 +233,9 @@ class LingerBatch:
     def survival(self, t: float) -> float:
         """P(an event waits longer than t seconds).
 
-        The first event of a batch waits beyond t if fewer than K - 1 others came by then; one that comes at y waits
-        beyond t if y + t < linger and at most K - 3 others than it and the first came by y + t, and those y are
-        Poisson points.
+        Time is counted from a batch's first event, which waits longer than t if fewer than K - 1 others come by t. One
+        that comes at y waits longer than t if y + t < linger and, besides it and the first, at most K - 3 events come by
+        y + t. The times y form a Poisson process.
         """
         if not parameter.rate("t", t, zero=True, infinite=True) < self.linger or self.batch_size == 1:
             return 0.0

@@ -32,9 +32,9 @@ class MicroBatchSimulation:
     rows_per_batch, batches_per_second: means.
     busy_fraction: fraction of time during which a batch runs.
     latencies: of every row after the warm-up, in the order of arrival, in seconds.
-    batch_starts, batch_rows, batch_durations: of every batch after the warm-up.
+    batch_starts, batch_rows, batch_durations: of every batch after the warm-up; times in seconds.
     rows: rows simulated, warm-up included.
-    seconds: how long that took.
+    seconds: wall-clock time that the simulation took.
     """
 
     mean_latency: Estimate
@@ -61,7 +61,7 @@ class MicroBatchSimulation:
         return quantile_estimate(self.latencies, p, confidence)
 
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
-        """Per second: holding_cost per row and second (by Little's law), transfer_cost per batch."""
+        """Cost per second: ``holding_cost`` per row and second (by Little's law) plus ``transfer_cost`` per batch."""
         rows = self.mean_latency.value * self.rows_per_batch.value * self.batches_per_second.value
         return holding_cost * rows + transfer_cost * self.batches_per_second.value
 
@@ -75,7 +75,7 @@ def simulate_micro_batches(
     confidence: float = 0.95,
     progress: Progress | None = None,
 ) -> MicroBatchSimulation:
-    """Simulate ``jobs`` rows, in one go; see :func:`penstock.queueing.simulate`."""
+    """Simulate ``jobs`` rows in a single run; see :func:`penstock.queueing.simulate`."""
     confidence, seed = parameter.fraction("confidence", confidence), parameter.seed(seed)
     jobs = int(parameter.count("jobs", jobs, least=1000))
     server.require_stable()
@@ -105,23 +105,23 @@ def simulate_micro_batches(
     rows, durations, starts = rows[:-1], durations[:-1], starts[:-1]
     if len(rows) < 64:
         raise ConfigurationError(
-            f"{jobs:,} rows make {len(rows)} batches, and intervals need 64 or more; simulate more jobs, some "
+            f"{jobs:,} rows make {len(rows)} batches, and confidence intervals need 64 or more; simulate more jobs, about "
             f"{math.ceil(64 * jobs / max(len(rows), 1)) * 2:,}."
         )
     first = warm_up(rows)
     all_rows = rows
     rows, durations, cycles, starts = rows[first:], durations[first:], cycles[first:], starts[first:]
-    kept = latencies[int(all_rows[:first].sum()) :]
-    # Rows of one batch depend on each other: group by batch.
-    ends = np.minimum(np.cumsum(rows).astype(int), len(kept))
-    sums = np.diff(np.append(0.0, np.cumsum(kept)[np.maximum(ends - 1, 0)]))
+    used_latencies = latencies[int(all_rows[:first].sum()) :]
+    # The rows of one batch depend on each other, so sum their latencies by batch.
+    ends = np.minimum(np.cumsum(rows).astype(int), len(used_latencies))
+    sums = np.diff(np.append(0.0, np.cumsum(used_latencies)[np.maximum(ends - 1, 0)]))
     ones = np.ones_like(rows)
     return MicroBatchSimulation(
         ratio_estimate(sums, rows, confidence),
         ratio_estimate(rows, ones, confidence),
         ratio_estimate(ones, cycles, confidence),
         ratio_estimate(durations, cycles, confidence),
-        kept,
+        used_latencies,
         starts,
         rows,
         durations,
@@ -138,30 +138,30 @@ def _run(  # type: ignore[no-untyped-def]
     starts, rows, durations = np.empty(total), np.empty(total), np.empty(total)
     latencies = np.empty(total)
     batches = 0
-    taken = 0  # rows admitted to batches
+    admitted_before = 0  # rows admitted to batches
     present = 0  # rows that have arrived
     free = 0.0  # when the last batch ended
-    deadline = 0.0  # the delay starts expired
-    asked = 0.0
-    next_grid = 0.0
+    deadline = 0.0  # when the delay runs out; at the start it has
+    asked = 0.0  # when the gate is asked
+    next_grid = 0.0  # the next trigger
     while True:
         asked = max(free, next_grid) if interval > 0 else free
         while True:
             while present < total and times[present] <= asked:
                 present += 1
-            waiting = present - taken
+            waiting = present - admitted_before
             if waiting >= threshold or (asked >= deadline and waiting >= 1):
                 break
             if asked >= deadline:
-                # No row waits, so the delay starts again, and again, until one does.
+                # No row waits, so the delay starts again, as often as it takes until one does.
                 deadline = asked + delay
-                if poll == 0 and interval == 0 and taken < total:
-                    deadline = max(deadline, asked + math.ceil((times[taken] - asked) / delay) * delay)
-                    if deadline < times[taken]:
-                        deadline = times[taken]
-            opening = taken + int(threshold) - 1
+                if poll == 0 and interval == 0 and admitted_before < total:
+                    deadline = max(deadline, asked + math.ceil((times[admitted_before] - asked) / delay) * delay)
+                    if deadline < times[admitted_before]:
+                        deadline = times[admitted_before]
+            opening = admitted_before + int(threshold) - 1
             if opening >= total:
-                return starts, rows, durations, latencies, batches, taken
+                return starts, rows, durations, latencies, batches, admitted_before
             event = min(times[opening], deadline)
             step = interval if interval > 0 else poll
             if step == 0:
@@ -183,6 +183,6 @@ def _run(  # type: ignore[no-untyped-def]
         deadline = asked + delay
         if interval > 0:
             next_grid = (math.floor(asked / interval * (1 + 1e-12)) + 1) * interval
-        for row in range(taken, taken + admitted):
+        for row in range(admitted_before, admitted_before + admitted):
             latencies[row] = free - times[row]
-        taken += admitted
+        admitted_before += admitted

@@ -1,9 +1,9 @@
 """Micro-batch servers solved numerically: the embedded Markov chain of batch sizes.
 
-A batch of n rows lasts d = duration(n) x residual seconds. What waits when the gate next opens depends on n and d
-alone, so the sizes of successive batches are a Markov chain. As rows only ever accumulate, "fewer than the threshold
-at time t" says the same of every earlier time, and each row of its transition matrix is a difference of Poisson
-distribution functions. Sizes are kept one by one while they are few, in bins of equal width when they are many.
+A batch of n rows lasts d = duration(n) x residual seconds. The number of rows that wait when the gate next opens depends
+on n and d alone, so the sizes of successive batches are a Markov chain. As rows only accumulate, fewer than the threshold
+at time t implies fewer at every earlier time, so each row of the transition matrix is a difference of Poisson distribution
+functions. Each size is a state of its own while sizes are few; many sizes are grouped into bins.
 """
 
 import math
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 Real = NDArray[np.float64]
 Integers = NDArray[np.int_]
 
-_MOST_SIZES = 600  # kept one by one up to here, in bins beyond
-_NODES = 53  # of the residual
-_CROSSING_NODES = 12  # of the time at which a threshold is crossed
-_PHASES = 12  # of a start between two moments of the trigger's grid
-_WORST_BALANCE = 0.01  # between rows that arrive and rows that leave, a measure of the bins' error
-_WINDOWS = 500  # lengths of the time over which a batch gathers
+_MOST_SIZES = 600  # up to so many sizes each is a state; beyond, they are grouped into bins
+_NODES = 53  # values that stand for the residual's distribution
+_CROSSING_NODES = 12  # quadrature nodes over the time at which the threshold is reached
+_PHASES = 12  # steps into which a trigger interval is divided, for batches that start between two triggers
+_WORST_BALANCE = 0.01  # largest relative gap between rows that arrive and that leave; the gap measures the bins' error
+_WINDOWS = 500  # points of the grid of time spans over which the rows of a batch arrive
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class MicroBatchState:
     batches_per_second: mean rate of batches.
     busy_fraction: fraction of time during which a batch runs.
     sizes, size_probabilities: the distribution of the number of rows that wait when the gate opens.
-    exact: whether sizes were kept one by one; otherwise in bins, and results are approximate.
+    exact: whether each size was a state of its own; otherwise sizes were binned, and results are approximate.
     """
 
     server: "MicroBatchServer"
@@ -77,7 +77,7 @@ class MicroBatchState:
         return self.mean_latency * self.server.arrival_rate
 
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
-        """holding_cost per row and second plus transfer_cost per batch, per second: equation (2) for micro-batches."""
+        """Cost per second, equation (2): ``holding_cost`` per row and second plus ``transfer_cost`` per batch."""
         holding = parameter.rate("holding_cost", holding_cost, zero=True)
         per_batch = parameter.rate("transfer_cost", transfer_cost, zero=True)
         return holding * self.mean_rows + per_batch * self.batches_per_second
@@ -87,8 +87,8 @@ class MicroBatchState:
         return self._windows.survival(parameter.rate("t", t, zero=True))
 
     def plot(self) -> "Plot":
-        """The distribution of the latency, drawn: a figure of matplotlib's, which a notebook shows."""
-        from penstock.queueing.plot import exceedance  # which needs matplotlib
+        """Plot the latency's distribution, as a matplotlib figure that a notebook shows."""
+        from penstock.queueing.plot import exceedance  # imported here because it needs matplotlib
 
         return exceedance(self.quantile, self.mean_latency, "rows")
 
@@ -103,7 +103,7 @@ class MicroBatchState:
         beyond = float(self.size_probabilities[self.sizes > self.server.cap].sum())
         if beyond > 1e-6:
             raise NotSolvableError(
-                f"The cap binds in a fraction {beyond:.1g} of the batches, and then latency quantiles need simulate()."
+                f"The cap binds in a fraction {beyond:.1g} of batches: for latency quantiles, use simulate()."
             )
         high = self.mean_latency
         while self.survival(high) > 1 - p:
@@ -113,15 +113,15 @@ class MicroBatchState:
 
 @dataclass(frozen=True)
 class _Windows:
-    """Rows of a batch arrived evenly over a window before its start: weights by window length and batch size."""
+    """Numbers of rows by batch size and window: the time before the batch's start over which they arrived evenly."""
 
     lengths: Real  # (windows,)
-    weights: Real  # (windows, sizes): rows
-    at_once: Real  # (sizes,): rows that opened the gate themselves
+    weights: Real  # (windows, sizes): mean numbers of rows; differences of windows make some negative
+    at_once: Real  # (sizes,): rows that opened the gate on arrival, and so did not wait
     means: Real  # (sizes,): mean durations of the batches
     residuals: Real  # (nodes,)
     node_weights: Real  # (nodes,)
-    law: tuple[Real, Real]  # many values of the residual and their weights
+    law: tuple[Real, Real]  # a finer set of values of the residual, and their weights
 
     @cached_property
     def _total(self) -> float:
@@ -129,22 +129,22 @@ class _Windows:
 
     def survival(self, t: float) -> float:
         """Share of the rows whose latency exceeds t seconds."""
-        # Rows that opened the gate wait for their batch alone: the residual's own law, finer than the nodes.
+        # Rows that opened the gate spend only their batch's duration: use the finer law of the residual for them.
         values, weights = self.law
         beyond = 1 - np.append(0.0, np.cumsum(weights))
         late = beyond[np.searchsorted(values, t / self.means, side="right")]
         result = float(self.at_once @ late)
         for residual, weight in zip(self.residuals, self.node_weights, strict=True):
-            left = t - residual * self.means
+            longest_wait = t - residual * self.means
             with np.errstate(divide="ignore", invalid="ignore"):
-                late = np.clip(1 - left[None, :] / self.lengths[:, None], 0.0, 1.0)
-            late[0] = left < 0  # a window of no length
+                late = np.clip(1 - longest_wait[None, :] / self.lengths[:, None], 0.0, 1.0)
+            late[0] = longest_wait < 0  # a window of no length
             result += weight * float((self.weights * late).sum())
         return result / self._total
 
 
 class Fineness(NamedTuple):
-    """Sizes that are kept apart, and nodes of the residual: what a solution's accuracy and its time depend on."""
+    """Number of states for sizes, and of nodes for the residual: more of them are more accurate and take longer."""
 
     sizes: int = _MOST_SIZES
     nodes: int = _NODES
@@ -178,7 +178,8 @@ def solve_micro_batches(server: "MicroBatchServer", fineness: Fineness = FINE) -
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows that came evenly from ``far`` to ``near`` seconds before an opening, ``count(left)`` of them by size."""
+    """Rows that arrived evenly from ``far`` to ``near`` seconds before the gate opened; ``count(left)`` is their number by
+    origin and batch size, where the last batch left ``left`` rows."""
 
     near: Real
     far: Real
@@ -187,10 +188,10 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Block:
-    """Openings of the gate that came about alike: one per state.
+    """Openings of the gate that came about in one way (threshold, delay or trigger), one from each state of ``origins``.
 
     ``masses[s, m]`` is the probability, from state ``origins[s]``, of an opening with size m after ``windows[s]``
-    seconds; ``rows`` says when the new rows came.
+    seconds; ``rows`` says when the new rows arrived.
     """
 
     origins: Integers
@@ -200,7 +201,7 @@ class _Block:
 
 
 class _Chain:
-    """States are pairs (size, phase of the start in the trigger's grid); without a grid the phase is always 0."""
+    """The embedded Markov chain; states are (size, phase of the start between triggers, always 0 if no batch overruns)."""
 
     def __init__(self, server: "MicroBatchServer", fineness: Fineness) -> None:
         self.server = server
@@ -214,7 +215,7 @@ class _Chain:
         overruns = self.interval > 0 and self._longest(float(sample.max())) > self.interval
         self.phases = np.linspace(0, self.interval, _PHASES + 1) if overruns else np.zeros(1)
         edges = self._choose_edges(sample, fineness.sizes // 2 if overruns else fineness.sizes)
-        if edges[0] < self.threshold - 1 < edges[-1]:  # batches of just the threshold are many: a bin of their own
+        if edges[0] < self.threshold - 1 < edges[-1]:  # many batches have just the threshold's size: give it a bin
             edges = np.union1d(edges, [self.threshold - 1, self.threshold])
         self.edges = edges
         self.sizes = (self.edges[1:] + self.edges[:-1] + 1) / 2  # size k lies in (edges[k], edges[k+1]]
@@ -229,13 +230,14 @@ class _Chain:
         self.blocks: list[_Block] = []
 
     def _longest(self, size: float) -> float:
+        """Longest duration of a batch when ``size`` rows wait, in seconds."""
         return float(self.server.duration(min(size, self.server.cap)) * self.residuals[-1])
 
     def _sample(self) -> Real:
-        # Where the sizes are: run the embedded chain itself, many copies at once, batch by batch.
+        """Sizes that 256 simulated copies of the chain visit, to choose the bins by."""
         random = np.random.default_rng(0)
         size, phase = np.full(256, max(1.0, self.threshold)), np.zeros(256)
-        seen = []
+        visited = []
         for step in range(600):
             admitted = np.minimum(size, self.server.cap)
             duration = self.server.duration(admitted) * random.choice(self.residuals, 256, p=self.node_weights)
@@ -246,16 +248,17 @@ class _Chain:
             size = np.where(early >= self.threshold, early, late if math.isfinite(self.delay) else self.threshold)
             size = np.maximum(size + random.poisson(self.rate * self.server.poll, 256) * ((size > early) | (early == 0)), 1.0)
             if step >= 200:
-                seen.append(size.copy())
-        return np.concatenate(seen)
+                visited.append(size.copy())
+        return np.concatenate(visited)
 
     def _choose_edges(self, sample: Real, most: int) -> Real:
+        """Edges of about ``most`` bins over the sampled sizes; bin k holds the sizes above edge k up to edge k + 1."""
         low, high = float(sample.min()), float(sample.max())
         spread = max(high - low, 4 * math.sqrt(high), 8)
         low = max(0.0, math.floor(low - spread / 2))
         high = math.ceil(high + spread)
         # Without a cap a random residual has a long tail, and a few large batches hold many of the rows. With a cap
-        # a backlog falls by small steps, which bins wider than a step would not see.
+        # a backlog falls by small steps, which must not fall within one bin.
         long_tail = len(self.residuals) > 1 and math.isinf(self.server.cap)
         if long_tail:
             high *= 10
@@ -278,7 +281,7 @@ class _Chain:
         return np.unique(np.round(np.clip(np.concatenate(parts), low, high)))
 
     def _until_asked(self, duration: Real, phase: Real) -> tuple[Real, Real]:
-        """Time from a start to the next question, and the phase of that moment in the trigger's grid."""
+        """Time from a batch's start until the gate is next asked, and the phase of that moment between two triggers."""
         if self.interval == 0:
             return duration, phase
         over = duration > self.interval - phase
@@ -286,22 +289,23 @@ class _Chain:
         return asked, np.where(over, np.mod(phase + duration, self.interval), 0.0)
 
     def _masses(self, times: Real, left: Real, least: Real | float, below: float = math.inf) -> Real:
-        """P(least <= left + Poisson(rate times) < below), by size: shape (len(times), sizes)."""
+        """Probability by size of left + Poisson(rate times), where it is in [least, below): shape (len(times), sizes)."""
         least = np.broadcast_to(least, times.shape)[:, None] - 1
         edges = np.clip(np.append(self.edges, below - 1 if math.isfinite(below) else math.inf)[None, :], least, below - 1)
-        edges[:, 0] = least[:, 0]  # what lies below the first bin belongs to it
+        edges[:, 0] = least[:, 0]  # smaller sizes are counted in the first bin
         counts, mean = edges - left[:, None], (self.rate * times)[:, None]
         reach = 10 * np.sqrt(mean) + 40
         near = (np.abs(counts - mean) < reach) & (counts >= 0)
         cumulative = (counts > mean).astype(float)
         cumulative[near] = pdtr(counts[near], np.broadcast_to(mean, counts.shape)[near])
         masses = np.diff(cumulative, axis=1)
-        masses[:, -2] += masses[:, -1]  # and what lies above the last bin to that
+        masses[:, -2] += masses[:, -1]  # and larger sizes in the last one
         return np.asarray(masses[:, :-1])
 
     def _open(
         self, origins: Integers, windows: Real, masses: Real, phase: Real | None = None, rows: tuple[_Rows, ...] | None = None
     ) -> None:
+        """Record a block of openings, and add its probabilities to the transition matrix and its time to the cycles."""
         evenly = _Rows(np.zeros_like(windows), windows, lambda left: self.sizes[None, :] - left[:, None])
         self.blocks.append(_Block(origins, windows, masses, rows or (evenly,)))
         self.cycle[origins] += windows * masses.sum(axis=1)
@@ -310,11 +314,12 @@ class _Chain:
             self.transition[origins] += masses
             return
         phase = np.zeros(len(origins)) if phase is None else phase
+        # A phase between two points of the grid is shared between both, linearly.
         upper = np.clip(np.searchsorted(self.phases, phase), 1, width - 1)
         share = (phase - self.phases[upper - 1]) / (self.phases[upper] - self.phases[upper - 1])
         columns = np.arange(len(self.sizes)) * width
-        for position, part in ((upper - 1, 1 - share), (upper, share)):
-            self.transition[origins[:, None], columns[None, :] + position[:, None]] += part[:, None] * masses
+        for position, fraction in ((upper - 1, 1 - share), (upper, share)):
+            self.transition[origins[:, None], columns[None, :] + position[:, None]] += fraction[:, None] * masses
 
     def state(self) -> MicroBatchState:
         for node, weight in enumerate(self.node_weights):
@@ -327,33 +332,34 @@ class _Chain:
         return self._result(_stationary(self.transition))
 
     def _asked_at_once(self, weight: float, durations: Real) -> None:
-        everyone = np.arange(len(self.sizes))
+        """Add the openings without a trigger interval, for one value of the residual of probability ``weight``."""
+        states = np.arange(len(self.sizes))
         expired = durations >= self.delay
         masses = weight * self._masses(durations, self.left, np.where(expired, 1.0, self.threshold))
-        self._open(everyone, durations, masses)
-        rest = weight - masses.sum(axis=1)
-        self._after_no_row(everyone[expired], np.maximum(rest[expired], 0.0), durations[expired])
-        waiting = everyone[~expired]
+        self._open(states, durations, masses)
+        unopened = weight - masses.sum(axis=1)
+        self._after_no_row(states[expired], np.maximum(unopened[expired], 0.0), durations[expired])
+        waiting = states[~expired]
         if len(waiting) == 0:
             return
-        rest, durations, left = rest[waiting], durations[waiting], self.left[waiting]
+        unopened, durations, backlog = unopened[waiting], durations[waiting], self.left[waiting]
         late = self._polled(durations, np.full(len(waiting), self.delay))
         if math.isfinite(self.delay):
-            masses = weight * self._masses(late, left, 1.0, self.threshold)
+            masses = weight * self._masses(late, backlog, 1.0, self.threshold)
             self._open(waiting, late, masses)
-            none = weight * np.exp(-self.rate * late) * (left == 0)
-            self._after_no_row(waiting, none, late)
-            rest = rest - masses.sum(axis=1) - none
-        self._cross(waiting, np.maximum(rest, 0.0), durations, late, left)
+            no_row = weight * np.exp(-self.rate * late) * (backlog == 0)
+            self._after_no_row(waiting, no_row, late)
+            unopened = unopened - masses.sum(axis=1) - no_row
+        self._cross(waiting, np.maximum(unopened, 0.0), durations, late, backlog)
 
     def _polled(self, start: Real, moment: Real) -> Real:
-        """The first question at or after a moment, asked every ``poll`` seconds from ``start`` on."""
+        """The first time at or after ``moment`` at which the gate is asked, every ``poll`` seconds from ``start`` on."""
         if self.server.poll == 0 or not np.isfinite(moment).all():
             return moment
         return np.asarray(start + self.server.poll * np.ceil(np.maximum(moment - start, 0) / self.server.poll - 1e-9))
 
     def _cross(self, origins: Integers, masses: Real, after: Real, before: Real, left: Real) -> None:
-        """The threshold is reached between two moments, and the gate opens at the next question."""
+        """Add the openings by a threshold that is reached between two times: the gate opens when it is next asked."""
         likely = masses > 1e-14
         if not likely.any():
             return
@@ -370,26 +376,27 @@ class _Chain:
             sizes = self._masses(wait, np.full(len(wait), self.threshold), 1.0)
             rows = (
                 _Rows(wait, opened, lambda left: np.maximum(self.threshold - 1 - left, 0)[:, None]),
-                # The row that reached the threshold came at any moment between two questions.
+                # The row that reached the threshold arrived at any time since the gate was last asked.
                 _Rows(np.zeros_like(wait), np.full_like(wait, self.server.poll), lambda left: np.ones((len(left), 1))),
                 _Rows(np.zeros_like(wait), wait, lambda left: (self.sizes - self.threshold).clip(0)[None, :]),
             )
             self._open(origins, opened, share * masses[:, None] * sizes, rows=rows)
 
     def _after_no_row(self, origins: Integers, masses: Real, waited: Real) -> None:
-        """The delay runs out with no row: it starts again, as often as it takes, and only the last time counts."""
+        """Add the openings after a delay that ran out while no row waited: it starts again until rows arrive during it."""
         if masses.sum() < 1e-15:
             return
         zero = np.zeros(len(origins))
         late = self._polled(zero, np.full(len(origins), self.delay))
-        some = -math.expm1(-self.rate * late[0])
-        self.cycle[origins] += waited * masses + masses * late * (1 - some) / some
-        masses = masses / some
+        any_row = -math.expm1(-self.rate * late[0])
+        self.cycle[origins] += waited * masses + masses * late * (1 - any_row) / any_row
+        masses = masses / any_row
         expired = masses[:, None] * self._masses(late, zero, 1.0, self.threshold)
         self._open(origins, late, expired)
-        self._cross(origins, np.maximum(masses * some - expired.sum(axis=1), 0.0), zero, late, zero)
+        self._cross(origins, np.maximum(masses * any_row - expired.sum(axis=1), 0.0), zero, late, zero)
 
     def _asked_on_grid(self, weight: float, durations: Real, position: int, phase: float) -> None:
+        """Add the openings with a trigger interval, from one phase and for one value of the residual."""
         origins = np.arange(len(self.sizes)) * len(self.phases) + position
         asked, next_phase = self._until_asked(durations, np.full(len(durations), phase))
         masses = weight * self._masses(asked, self.left, 1.0)
@@ -397,18 +404,19 @@ class _Chain:
         empty = np.maximum(weight - masses.sum(axis=1), 0.0)
         if empty.sum() < 1e-15:
             return
-        # Asked again at the next moment of the grid, and at every other one until a row is there.
+        # If no row waits, the gate is asked again at each following trigger until one does.
         to_grid = self.interval - next_phase
         zero = np.zeros(len(origins))
         first = empty[:, None] * self._masses(to_grid, zero, 1.0)
         self._open(origins, to_grid, first)
         missed = np.maximum(empty - first.sum(axis=1), 0.0)
-        some = -math.expm1(-self.rate * self.interval)
-        later = (missed / some)[:, None] * self._masses(np.full(len(origins), self.interval), zero, 1.0)
+        any_row = -math.expm1(-self.rate * self.interval)
+        later = (missed / any_row)[:, None] * self._masses(np.full(len(origins), self.interval), zero, 1.0)
         self._open(origins, np.full(len(origins), self.interval), later)
-        self.cycle[origins] += asked * empty + missed * (to_grid + self.interval * (1 - some) / some)
+        self.cycle[origins] += asked * empty + missed * (to_grid + self.interval * (1 - any_row) / any_row)
 
     def _result(self, probabilities: Real) -> MicroBatchState:
+        """Means and the windows of the latency's distribution, from the chain's stationary probabilities."""
         width = len(self.phases)
         by_size = probabilities.reshape(-1, width).sum(axis=1)
         rows = float(by_size @ self.admitted)
@@ -416,30 +424,30 @@ class _Chain:
         ends = ends[ends > 0]
         grid = np.geomspace(max(ends.min(), 1e-7 * ends.max()), ends.max(), _WINDOWS)
         if len(np.unique(ends)) <= _WINDOWS:
-            grid = ends  # all of them, exactly
+            grid = ends  # few enough to be represented exactly
         grid = np.unique(np.append(0.0, grid))
         weights = np.zeros((len(grid), len(self.sizes)))
         at_once = np.zeros(len(self.sizes))
         waiting = 0.0
         for block in self.blocks:
             masses = block.masses * probabilities[block.origins][:, None]
-            left = self.left[block.origins // width]
-            waiting += float(masses.sum(axis=1) @ (left * block.windows))
+            backlog = self.left[block.origins // width]
+            waiting += float(masses.sum(axis=1) @ (backlog * block.windows))
             for group in block.rows:
-                came = masses * group.count(left)
-                waiting += float(came.sum(axis=1) @ (group.near + group.far)) / 2
+                arrived = masses * group.count(backlog)
+                waiting += float(arrived.sum(axis=1) @ (group.near + group.far)) / 2
                 if not group.far.any():
-                    at_once += came.sum(axis=0)
+                    at_once += arrived.sum(axis=0)
                     continue
-                # Evenly over (near, far) is evenly over (0, far) less evenly over (0, near).
+                # Rows spread over (near, far) are those spread over (0, far) less those over (0, near).
                 length = np.maximum(group.far - group.near, 1e-300)
                 for end, sign in ((group.far, 1), (group.near, -1)):
                     if end.any():
                         upper = np.clip(np.searchsorted(grid, end), 1, len(grid) - 1)
                         share = np.clip((end - grid[upper - 1]) / (grid[upper] - grid[upper - 1]), 0, 1)
-                        part = sign * (end / length)
-                        np.add.at(weights, upper - 1, (part * (1 - share))[:, None] * came)
-                        np.add.at(weights, upper, (part * share)[:, None] * came)
+                        scale = sign * (end / length)
+                        np.add.at(weights, upper - 1, (scale * (1 - share))[:, None] * arrived)
+                        np.add.at(weights, upper, (scale * share)[:, None] * arrived)
         mean_durations = self.durations @ self.node_weights
         latency = (waiting + float(by_size @ (self.admitted * mean_durations))) / rows
         cycle = float(probabilities @ self.cycle)
@@ -465,6 +473,7 @@ class _Chain:
 
 
 def _stationary(transition: Real) -> Real:
+    """The stationary distribution of a transition matrix, whose rows are first scaled to sum 1."""
     count = len(transition)
     transition = transition / transition.sum(axis=1, keepdims=True)
     system = np.eye(count) - transition.T + 1 / count

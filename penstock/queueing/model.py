@@ -1,6 +1,6 @@
-"""What every model of a server can do, so that the command line, sweeps and planners take a new one unseen.
+"""The protocol of server models, so that the command line, sweeps and planners work with any of them.
 
-A model is one module with a class that has these members, and a row in `MODELS`.
+To add a model, write a class with these members in a module of its own, and add a row to `MODELS`.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
     from penstock.queueing.steadystate import SteadyState
 
 MODELS = {"server": "penstock.queueing.server:StreamServer", "micro_batch": "penstock.queueing.microbatch:MicroBatchServer"}
-"""Each model by the name of its table in a file, as the command line reads it."""
+"""Import paths of the models, by the name of a model's table in a configuration file for the command line."""
 
 Figures = Mapping[str, str]
-"""Names of attributes, and their units, in the order in which they are shown."""
+"""Units of a solution's attributes, by attribute name, in the order in which they are shown."""
 
 Result = TypeVar("Result", covariant=True)
 
 
 class Solution(Protocol[Result]):
-    """What a model predicts, or a simulation of it found; ``Result`` is a number, or one with an interval."""
+    """The result of solving a model, where ``Result`` is a number, or of simulating it, where it is an estimate."""
 
     FIGURES: ClassVar[Figures]
     BRIEF: ClassVar[Sequence[str]]
-    """Those of the figures that a table over many settings has."""
+    """Names of the figures that a table over many settings shows."""
 
     def quantile(self, p: float) -> Result:
-        """The time that a fraction ``p`` of events, from arrival to the end, does not exceed, in seconds."""
+        """The time from arrival to end that a fraction ``p`` of events does not exceed, in seconds."""
 
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
-        """Per second: ``holding_cost`` per event and second, ``transfer_cost`` per transfer or batch."""
+        """Cost per second: ``holding_cost`` per event and second plus ``transfer_cost`` per transfer or batch."""
 
 
 class Model(Protocol):
-    """A server: parameters that describe it, and what follows from them."""
+    """A server: its parameters, and the means to solve and to simulate it."""
 
     NEEDED: ClassVar[Sequence[str]]
-    """The parameters without a default."""
+    """Names of the parameters without a default."""
     PARAMETERS: ClassVar[Sequence[str]]
-    """All that a table in a file may hold."""
+    """Names of all parameters that a table in a configuration file may hold."""
     NUMERIC: ClassVar[Sequence[str]]
-    """Those that a sweep may go over."""
+    """Names of the parameters that a sweep may vary."""
 
     @property
     def arrival_rate(self) -> float:
@@ -64,24 +64,24 @@ class Model(Protocol):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Self:
-        """The server that a table of a file describes."""
+        """Make the server from a table of a configuration file, parameters by name."""
 
     def solve(self, method: str = "auto", **options: Any) -> Solution[float]:
-        """See `penstock.queueing.solve`."""
+        """Find the steady state; see `penstock.queueing.solve`."""
 
     def simulate(self, *, jobs: int = 2_000_000, seed: int = 0, **options: Any) -> Solution[Estimate]:
-        """See `penstock.queueing.simulate`."""
+        """Simulate the server; see `penstock.queueing.simulate`."""
 
 
 def model_of(table: str) -> type[Model]:
-    """The model whose table in a file has a name."""
+    """The class of a model, by the name of its table in a configuration file."""
     module, _, name = MODELS[table].partition(":")
-    found: type[Model] = getattr(import_module(module), name)
-    return found
+    model: type[Model] = getattr(import_module(module), name)
+    return model
 
 
 def figures_of(solution: Solution[Any], names: Sequence[str] | None = None) -> dict[str, Any]:
-    """A solution's figures by name: all, or some."""
+    """A solution's figures by name: all of them, or those in ``names``."""
     return {name: getattr(solution, name) for name in (names or solution.FIGURES)}
 
 
@@ -99,17 +99,17 @@ def solve(server: Any, method: str = "auto", tolerance: float | None = None, **o
     Parameters
     ----------
     server: the server; it must be stable.
-    method: ``"auto"``, arithmetic modulo omega, fast and to about 1e-12 for every K and tau, their limits included;
+    method: ``"auto"``, arithmetic modulo a polynomial, fast and to about 1e-12 for every K and tau, 0 and infinity too;
         ``"spectral"``, the paper's sections 3 and 5 in arbitrary precision; ``"iterative"``, its sections 4 and 5;
         ``"chain"``, a truncated Markov chain. A :class:`MicroBatchServer` has one method, ``"auto"``.
-    tolerance: relative error allowed to ``"iterative"`` and ``"chain"``, 1e-10 unless given.
-    truncation: m of ``"iterative"`` or ``"chain"``: at most this many jobs in the internal queue.
-    digits: precision of ``"spectral"``; 30 + K decimal digits unless given.
+    tolerance: relative error allowed to ``"iterative"`` and ``"chain"``, 1e-10 by default.
+    truncation: m, for ``"iterative"`` and ``"chain"``: the largest number of jobs in the internal queue.
+    digits: precision of ``"spectral"`` in decimal digits, 30 + K by default.
 
     Raises
     ------
     UnstableServerError: the queues would grow without bound.
-    NotSolvableError: the method cannot do this server.
+    NotSolvableError: the method cannot solve this server.
 
     Examples
     --------
@@ -154,16 +154,16 @@ def simulate(server: Any, *, jobs: int = 2_000_000, seed: int = 0, **options: An
     server: the server; it must be stable.
     jobs: jobs (or rows) to simulate, warm-up included.
     seed: equal seeds give equal results.
-    interarrival, service, transfer, timer: distributions with the means that the server's rates say; exponential
-        unless given. ``Recorded`` plays measured arrivals back. A ``MicroBatchServer`` has only the first; its batch
-        durations are its own.
-    confidence: of the intervals, 0.95 unless given, by batch means after the warm-up that the MSER-5 rule finds.
+    interarrival, service, transfer, timer: distributions whose means agree with the server's rates; exponential by
+        default. ``Recorded`` plays measured arrivals back. A ``MicroBatchServer`` takes only ``interarrival``; its
+        parameters give the batch durations.
+    confidence: level of the intervals, 0.95 by default; by batch means after the warm-up that the MSER-5 rule finds.
     progress: called with (jobs done, jobs in all) from time to time.
 
     Raises
     ------
     UnstableServerError: the queues would grow without bound.
-    ConfigurationError: a distribution's mean contradicts the server, or it has no such distribution.
+    ConfigurationError: a distribution's mean contradicts the server, or the server takes no such distribution.
 
     Examples
     --------
@@ -178,5 +178,5 @@ def simulate(server: Any, *, jobs: int = 2_000_000, seed: int = 0, **options: An
 
 def _require_model(function: str, server: Any) -> None:
     if not hasattr(server, "solve") or isinstance(server, type):
-        known = " or a ".join(path.rpartition(":")[2] for path in MODELS.values())
-        raise ConfigurationError(f"{function}() takes a {known}, not {type(server).__name__}.")
+        models = " or a ".join(path.rpartition(":")[2] for path in MODELS.values())
+        raise ConfigurationError(f"{function}() takes a {models}, not {type(server).__name__}.")

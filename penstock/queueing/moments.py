@@ -1,4 +1,4 @@
-"""Mean numbers and rates of a server, from the moments of its boundary probabilities."""
+"""Mean numbers of jobs and rates of transfers, from the moments of the boundary probabilities."""
 
 import math
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moments:
-    """Long-run means.
+    """Long-run means of a stream server.
 
     Parameters
     ----------
     mean_jobs: L, jobs in both queues.
-    external_jobs: jobs in the external queue, those that a transfer is moving included.
+    external_jobs: jobs in the external queue, including those that a transfer is moving.
     transfers_per_second: T.
-    idle_probability: the internal queue is empty and the processor not blocked.
+    idle_probability: probability that the internal queue is empty and the processor is not blocked.
     """
 
     mean_jobs: float
@@ -31,7 +31,7 @@ class Moments:
 
 
 def moments(server: "StreamServer", boundary: Boundary) -> Moments:
-    """Means of a server with a finite batch size."""
+    """Compute the means of a server with a finite batch size."""
     size = server.effective_batch_size
     if server.timer == "idle" or server.timer_rate == 0 or size == 1:
         return _idle(server, boundary)
@@ -39,9 +39,9 @@ def moments(server: "StreamServer", boundary: Boundary) -> Moments:
 
 
 def _idle(server: "StreamServer", boundary: Boundary) -> Moments:
-    """Equations (43), (18) and (8), rearranged so that T is a sum of positive numbers.
+    """Means for the paper's timer: equations (43), (18) and (8), rearranged so that T is a sum of positive numbers.
 
-    Jobs arrive as fast as transfers take them, K at a time or j when the timer fires, with the xi that ride along:
+    Jobs arrive as fast as transfers move them: K or, when the timer fires, j jobs, and the xi that arrive meanwhile:
     lambda = K T_full + sum j tau pi_{0,j} + xi T, so T (K + xi) = lambda + sum (K - j) tau pi_{0,j}.
     """
     size = server.effective_batch_size
@@ -67,11 +67,11 @@ def _idle(server: "StreamServer", boundary: Boundary) -> Moments:
 
 
 def always_moments(server: "StreamServer", boundary: Boundary) -> Moments:
-    """Means where the timer always runs: the external queue's phase moves without regard to the internal queue.
+    """Means for the timer that always runs: the external queue's phase does not depend on the internal queue.
 
-    The phase is a renewal process, so T = 1 / (cycle + 1/gamma). For L take the stationary equation of n psi(phase),
-    n the number present, where psi solves Poisson's equation for "a transfer is under way"; it gives the mean number
-    present during transfers, and (1 - rho) L = rho + sum j pi_{0,j} + (that number) closes the circle.
+    The phase is a renewal process, so T = 1 / (cycle + 1/gamma). For L, take the stationary equation of n psi(phase),
+    where n is the number of jobs and psi solves Poisson's equation for the event that a transfer is under way. It relates
+    the mean number during transfers to L, and so does (1 - rho) L = rho + sum j pi_{0,j} + (that number).
     """
     rate, service, gamma, rho = server.arrival_rate, server.service_rate, server.transfer_rate, server.load
     transfers = 1 / (phase_cycle(server) + 1 / gamma)

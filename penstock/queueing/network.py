@@ -1,4 +1,4 @@
-"""Networks of stream servers: each node in isolation, with bursts carried along, or simulated."""
+"""Networks of stream servers: solved node by node, with or without bursts between nodes, or simulated."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.errors import ConfigurationError, CyclicTopologyError, UnstableServerError
+from penstock.errors import ConfigurationError, CyclicTopologyError, NotSolvableError, UnstableServerError
 from penstock.queueing import parameter
 from penstock.queueing.chain import Arrivals, Chain, solve_chain
 from penstock.queueing.distribution import Distribution, Exponential, Recorded
@@ -20,8 +20,8 @@ from penstock.queueing.simulation import play, require_same_mean
 
 Real = NDArray[np.float64]
 
-_MOST_STATES = 20  # of the merged bursts of all predecessors
-_MOST_STAGES = 5  # of a burst
+_MOST_STATES = 20  # of the arrival process that merges the bursts of all predecessors
+_MOST_STAGES = 5  # of a burst or a pause
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class NetworkState:
     Parameters
     ----------
     method: ``"isolated"`` or ``"bursts"``.
-    nodes: by name.
+    nodes: means of each node, by its name.
     """
 
     method: str
@@ -77,9 +77,9 @@ class NetworkSimulation:
     Parameters
     ----------
     mean_response_times: seconds spent in each node, by name.
-    transfers_per_second: by name.
-    path_latencies: seconds from entry to the end of service at the last node, for every job that took the path and
-        went no further.
+    transfers_per_second: of each node, by name.
+    path_latencies: by path, the seconds from entry to the end of service at the last node, for every job that took the
+        path and went no further.
     """
 
     mean_response_times: Mapping[str, Estimate]
@@ -108,7 +108,7 @@ class Network:
 
     Parameters
     ----------
-    servers: the server of each node, by name; their arrival rates are replaced by what the topology sends them.
+    servers: the server of each node, by name; each arrival rate is replaced by the rate that follows from the routes.
     routes: ``(from, to) -> probability`` that a job served at one node goes on to another. Choices are independent, so
         a job may go on to several nodes (a copy to each) or to none.
     arrivals: jobs per second that enter from outside, by node.
@@ -174,10 +174,10 @@ class Network:
 
         Parameters
         ----------
-        method: ``"isolated"`` takes every arrival process for Poisson, as the paper proposes. ``"bursts"`` knows that
-            a node serves in bursts: while its internal queue holds jobs they leave in a Poisson stream of its service
-            rate, else not at all, and the next node sees such a stream from each predecessor. Bursts and pauses keep
-            their means.
+        method: ``"isolated"`` takes every arrival process for Poisson, as the paper proposes. ``"bursts"`` models the
+            departures of a node: jobs leave in a Poisson stream of its service rate while its internal queue holds
+            jobs, and not at all otherwise. The next node receives such a stream from each predecessor, whose bursts
+            and pauses have the true mean lengths.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class Network:
                         idle_exits += server.arrival_rate * steady.boundary[-1]
                     bursts[name] = _Bursts.of(server, transfers, float(idle_exits))
             else:
-                # Chains have finite rates: a timer this fast is as good as an infinite one.
+                # A chain needs finite rates: a timer this fast behaves like an infinite one.
                 timer_rate = min(server.timer_rate, 1e5 * server.service_rate)
                 finite = replace(server, timer_rate=timer_rate)
                 jobs = transfers = emptied = 0.0
@@ -221,11 +221,11 @@ class Network:
         service: Mapping[str, Distribution] | None = None,
         confidence: float = 0.95,
     ) -> NetworkSimulation:
-        """Simulate the whole network, node by node in topological order: each node replays what the others sent it.
+        """Simulate the network node by node, in topological order: each node replays the jobs that its predecessors sent.
 
         Parameters
         ----------
-        jobs: that enter from outside, 10,000 or more. The first tenth and the last twentieth are left out.
+        jobs: number of jobs that enter from outside, 10,000 or more. The first tenth and the last twentieth are left out.
         interarrival, service: distributions by node, exponential unless given.
 
         Raises
@@ -236,16 +236,16 @@ class Network:
         self._require_stable()
         jobs = int(parameter.count("jobs", jobs, least=10_000))
         interarrival, service = dict(interarrival or {}), dict(service or {})
-        for what, given in (("interarrival", interarrival), ("service", service)):
-            known = self.arrivals if what == "interarrival" else self.servers
-            for name, distribution in given.items():
+        for option, distributions in (("interarrival", interarrival), ("service", service)):
+            known = self.arrivals if option == "interarrival" else self.servers
+            for name, distribution in distributions.items():
                 if name not in known:
-                    raise ConfigurationError(f"{what} names {name!r}; choose among {', '.join(known)}.")
-                rate = self.arrivals[name] if what == "interarrival" else self.servers[name].service_rate
-                require_same_mean(f"{what} of {name}", rate, distribution)
+                    raise ConfigurationError(f"{option} names {name!r}; choose among {', '.join(known)}.")
+                rate = self.arrivals[name] if option == "interarrival" else self.servers[name].service_rate
+                require_same_mean(f"{option} of {name}", rate, distribution)
         random = np.random.default_rng(parameter.seed(seed))
         horizon = jobs / sum(self.arrivals.values())
-        # One window of entry times for every statistic, clear of the empty start and of jobs still on their way.
+        # Count only jobs that enter in this window: not during the warm-up, nor so late that they may not have left.
         window = (0.1 * horizon, 0.95 * horizon)
         responses: dict[str, Estimate] = {}
         transfers: dict[str, Estimate] = {}
@@ -256,34 +256,36 @@ class Network:
             times = np.cumsum(distribution.sample(random, max(math.ceil(horizon * rate), 1)))
             inbox[name].append(((), times, times))
         for name, server in self.servers.items():
+            # Merge the arrivals from all predecessors, in order of time; each remembers its path and entry time.
             labels = [path for path, _, _ in inbox[name]]
             times = np.concatenate([times for _, times, _ in inbox[name]])
             entries = np.concatenate([entry for _, _, entry in inbox[name]])
-            which = np.repeat(np.arange(len(labels)), [len(times) for _, times, _ in inbox[name]])
-            order = np.argsort(times, kind="stable")
-            times, entries, which = times[order], entries[order], which[order]
+            path_of = np.repeat(np.arange(len(labels)), [len(times) for _, times, _ in inbox[name]])
+            by_time = np.argsort(times, kind="stable")
+            times, entries, path_of = times[by_time], entries[by_time], path_of[by_time]
             counted = (entries >= window[0]) & (entries <= window[1])
             if counted.sum() < 1000:
                 raise ConfigurationError(
                     f"Only {counted.sum()} of the simulated jobs reach node {name!r}; simulate more than {jobs:,} jobs."
                 )
             run = play(server, Recorded(np.diff(times, prepend=0.0)), service.get(name), None, None, len(times), random)
-            groups = run.response_times[counted][: counted.sum() // 64 * 64].reshape(64, -1)
-            responses[name] = ratio_estimate(groups.sum(axis=1), np.full(64, float(groups.shape[1])), confidence)
-            part = run.sums[len(run.sums) // 10 : -len(run.sums) // 20]
-            transfers[name] = ratio_estimate(part[:, 2], part[:, 0], confidence)
+            grouped = run.response_times[counted][: counted.sum() // 64 * 64].reshape(64, -1)
+            responses[name] = ratio_estimate(grouped.sum(axis=1), np.full(64, float(grouped.shape[1])), confidence)
+            sums = run.sums[len(run.sums) // 10 : -len(run.sums) // 20]
+            transfers[name] = ratio_estimate(sums[:, 2], sums[:, 0], confidence)
             successors = [(target, p) for (source, target), p in self.routes.items() if source == name]
+            # Send each departure on to every successor that a random choice picks; the others end their path here.
             for label, path in enumerate(labels):
-                mine = which == label
-                left, entered = run.departures[mine], entries[mine]
-                leaves = np.ones(len(left), dtype=bool)
+                selected = path_of == label
+                departures, entered = run.departures[selected], entries[selected]
+                leaves = np.ones(len(departures), dtype=bool)
                 for target, probability in successors:
-                    goes = random.random(len(left)) < probability
+                    goes = random.random(len(departures)) < probability
                     leaves &= ~goes
-                    inbox[target].append(((*path, name), left[goes], entered[goes]))
-                leaves &= counted[mine]
+                    inbox[target].append(((*path, name), departures[goes], entered[goes]))
+                leaves &= counted[selected]
                 if leaves.any():
-                    paths.setdefault((*path, name), []).append((left - entered)[leaves])
+                    paths.setdefault((*path, name), []).append((departures - entered)[leaves])
         return NetworkSimulation(responses, transfers, {path: np.concatenate(parts) for path, parts in paths.items()})
 
 
@@ -291,21 +293,21 @@ class Network:
 class _Bursts:
     """Departures of a node: bursts of jobs at its service rate, and pauses between them.
 
-    A burst may end with a job's departure, because the internal queue is then empty, or between two, because a
-    transfer begins. Both bursts and pauses pass through ``stages``, geometric and exponential ones, whose number makes
-    the departures as variable in the long run as the arrivals, which are taken for Poisson: a node only moves jobs
-    about by a bounded time. With K = 1 and instantaneous transfers that gives one stage each, and together the Poisson
-    process that Burke's theorem wants.
+    A burst ends with a departure if the internal queue is then empty, or between two departures if a transfer begins.
+    Bursts consist of ``stages`` geometric stages, pauses of as many exponential ones. Their number is chosen to make the
+    departures as variable in the long run as the arrivals, which are taken for Poisson, because a node only delays jobs.
+    With K = 1 and instantaneous transfers that is one stage each, which gives the Poisson process of Burke's theorem.
     """
 
     rate: float  # jobs per second while on
     start: float  # per second, from off to on
     emptied: float  # per second, from on to off with a departure
-    interrupted: float  # per second, from on to off without one
+    interrupted: float  # per second, from on to off without a departure
     stages: float
 
     @classmethod
     def of(cls, server: StreamServer, transfers: float, emptied: float) -> "_Bursts":
+        """The departures of a node with these transfers, and bursts that end with a departure, per second."""
         interrupted = 0.0 if math.isinf(server.transfer_rate) else max(transfers - emptied, 0.0)
         load, bursts = server.load, emptied + interrupted
         # Var(jobs - lambda time) over a burst of m jobs and its pause is m if both have k stages with
@@ -313,7 +315,7 @@ class _Bursts:
         jobs = server.arrival_rate / bursts
         stages = jobs * (1 - load)
         if stages < 1:
-            # Pauses more variable than exponential ones: most are short, and those are left out.
+            # Pauses vary more than exponential ones: most are short, and the short ones are left out.
             bursts, emptied, interrupted = bursts * stages, emptied * stages, interrupted * stages
         stages = float(np.clip(stages, 1, min(_MOST_STAGES, max(jobs, 1))))
         return cls(server.service_rate, bursts / (1 - load), emptied / load, interrupted / load, stages)
@@ -324,7 +326,7 @@ class _Bursts:
         return self.rate * self.start / (self.start + self.emptied + self.interrupted)
 
     def arrivals(self, probability: float, k: int) -> Arrivals:
-        """The part of the departures that takes a route, with k stages; states are pauses, then bursts."""
+        """The departures that take a route of this probability; states are the k stages of the pause, then of the burst."""
         emptied = min(k * self.emptied, self.rate)
         with_job, without_job = np.zeros((2 * k, 2 * k)), np.zeros((2 * k, 2 * k))
         for stage in range(k):
@@ -337,7 +339,9 @@ class _Bursts:
 
 
 def _solve_bursty(server: StreamServer, arrivals: Arrivals) -> Chain:
-    """The chain, cut off where less than 10^-6 is left: the arrivals are only an approximation."""
+    """Solve the chain, truncated where a probability below about 10^-6 is beyond: the arrivals are only approximate."""
+    if math.isinf(server.effective_batch_size):
+        raise NotSolvableError("method='bursts' needs finite batch sizes; give large ones, or use method='isolated'.")
     level = int(server.effective_batch_size) + math.ceil(8 / server.slack)
     while True:
         chain = solve_chain(server, 1e-6, level, arrivals)
@@ -347,25 +351,26 @@ def _solve_bursty(server: StreamServer, arrivals: Arrivals) -> Chain:
 
 
 def _merged(outside: float, sources: list[tuple[_Bursts, float]]) -> list[tuple[float, Arrivals]]:
-    """Superpose bursty streams and a Poisson stream, with the numbers of stages rounded down and rounded up.
+    """Superpose bursty streams and a Poisson stream into weighted arrival processes, whose results are to be averaged.
 
-    The weights interpolate between both. Once there are 20 states, the weakest streams are taken for Poisson.
+    One rounds the numbers of stages down, one up; the weights interpolate between both. A stream that would make more
+    than 20 states is taken for Poisson; the strongest streams come first.
     """
     total = sum(bursts.mean_rate * probability for bursts, probability in sources)
-    part = sum(bursts.mean_rate * probability * (bursts.stages % 1) for bursts, probability in sources) / total
+    rounded_up = sum(bursts.mean_rate * probability * (bursts.stages % 1) for bursts, probability in sources) / total
     results = []
-    for weight, rounded in ((1 - part, math.floor), (part, math.ceil)):
+    for weight, rounded in ((1 - rounded_up, math.floor), (rounded_up, math.ceil)):
         if weight == 0:
             continue
         merged = Arrivals.poisson(outside)
         for bursts, probability in sorted(sources, key=lambda source: -source[0].mean_rate * source[1]):
-            one = bursts.arrivals(probability, rounded(bursts.stages))
-            if len(merged.with_job) * len(one.with_job) > _MOST_STATES:
-                one = Arrivals.poisson(bursts.mean_rate * probability)
-            first, second = np.eye(len(merged.with_job)), np.eye(len(one.with_job))
+            stream = bursts.arrivals(probability, rounded(bursts.stages))
+            if len(merged.with_job) * len(stream.with_job) > _MOST_STATES:
+                stream = Arrivals.poisson(bursts.mean_rate * probability)
+            first, second = np.eye(len(merged.with_job)), np.eye(len(stream.with_job))
             merged = Arrivals(
-                np.kron(merged.with_job, second) + np.kron(first, one.with_job),
-                np.kron(merged.without_job, second) + np.kron(first, one.without_job),
+                np.kron(merged.with_job, second) + np.kron(first, stream.with_job),
+                np.kron(merged.without_job, second) + np.kron(first, stream.without_job),
             )
         results.append((weight, merged))
     return results

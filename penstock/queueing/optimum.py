@@ -1,4 +1,4 @@
-"""The best batch size and timer: jointly over integers and rates, with both ends, under a limit on waiting if asked."""
+"""The search for the cheapest batch size and timer rate of a stream server, optionally under a limit on response time."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -13,21 +13,21 @@ from penstock.queueing.model import solve
 from penstock.queueing.server import StreamServer
 from penstock.queueing.steadystate import SteadyState
 
-_EVERY_SIZE_TO = 48  # batch sizes tried one by one
-_GROWTH = 1.2  # and then by this factor
+_EVERY_SIZE_TO = 48  # every batch size up to this is tried
+_GROWTH = 1.2  # ratio of successive batch sizes beyond
 _LARGEST_SIZE = 20_000
 _TIMERS = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 17), [math.inf]])  # relative to the service rate
 
 _EXCESS = 100.0
-"""A mean beyond the bound is a quantile beyond it, unless the few jobs beyond stay so many times the bound longer, which
-no job of a stable server of this kind does."""
+"""A setting is refused by its mean alone if, to reach that mean, the jobs beyond the quantile's limit would have to stay this
+many times the limit on average; no jobs of a stable server of this kind do."""
 
 Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the profile: a batch size with its best timer rate.
+    """A batch size with its best timer rate: one point of an optimum's profile.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Optimum:
     ----------
     server: the server with its best batch size and timer rate.
     cost: c1 L + c2 T, per second.
-    steady_state: its steady state.
+    steady_state: the steady state of that server.
     profile: the best timer and cost for every batch size that was tried, in ascending order.
     """
 
@@ -81,19 +81,19 @@ def optimize(
 ) -> Optimum:
     """Find the batch size and timer rate of least cost c1 L + c2 T, equation (2).
 
-    The cost over K, each with its best tau, may have several minima, and so may the cost over tau; the best tau is
+    The cost over K, with the best tau for each, may have several minima, and so may the cost over tau; the best tau is
     often exactly 0 or infinity. So every batch size up to 48 is tried, and larger ones on a geometric grid until the
-    batch is never full; each tau on a grid with both ends; and whatever is lower than its neighbours is refined.
+    batch is never full. For each, tau is tried on a grid that includes 0 and infinity. Every local minimum is refined.
 
     Parameters
     ----------
-    server: gives the rates and the timer's kind; its own batch size and timer rate are not used.
-    holding_cost: c1, per job and second, above 0 (else it would pay never to transfer).
+    server: gives the arrival, service and transfer rates and the kind of timer; its other parameters are not used.
+    holding_cost: c1, per job and second, above 0 (otherwise it would be cheapest never to transfer).
     transfer_cost: c2, per transfer.
     max_mean_response: settings with a longer mean response time, in seconds, are left out.
     max_quantile: ``(p, seconds)``: settings in which more than 1 - p of the jobs stay longer are left out, and so are
-        those whose quantiles only simulation can tell. The profile then holds only what improved on what was before.
-    batch_sizes: try these alone.
+        settings whose quantiles only simulation can give. The profile then holds only successive improvements.
+    batch_sizes: try only these.
     progress: called with the batch size that is being tried.
 
     Raises
@@ -114,12 +114,12 @@ def optimize(
         parameter.rate("holding_cost", holding_cost),
         parameter.rate("transfer_cost", transfer_cost, zero=True),
         parameter.rate("max_mean_response", max_mean_response, infinite=True),
-        _quantile_limit(max_quantile),
+        parameter.quantile_limit(max_quantile),
         progress or (lambda _: None),
     )
     if batch_sizes is not None:
         if not isinstance(batch_sizes, Iterable) or not batch_sizes:
-            raise ConfigurationError(f"batch_sizes is {batch_sizes!r}; give some, as (5, 10, 20).")
+            raise ConfigurationError(f"batch_sizes is {batch_sizes!r}; give one or more, such as (5, 10, 20).")
         for size in batch_sizes:
             search.best_timer(parameter.count("batch_size", size, infinite=True))
     else:
@@ -127,16 +127,10 @@ def optimize(
     return search.optimum()
 
 
-def _quantile_limit(limit: tuple[float, float] | None) -> tuple[float, float] | None:
-    if limit is None:
-        return None
-    if not isinstance(limit, tuple | list) or len(limit) != 2:
-        raise ConfigurationError(f"max_quantile is {limit!r}; give (p, seconds), as (0.99, 0.05).")
-    return parameter.fraction("p of max_quantile", limit[0]), parameter.rate("seconds of max_quantile", limit[1])
-
-
 @dataclass
 class _Search:
+    """One call of :func:`optimize`, with the settings that it has tried."""
+
     server: StreamServer
     holding_cost: float
     transfer_cost: float
@@ -146,7 +140,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.settings: dict[float, Setting] = {}
-        self.judged: dict[float, list[tuple[float, bool]]] = {}  # by timer: means, and whether quickly enough
+        self.judged: dict[float, list[tuple[float, bool]]] = {}  # by timer: (mean, quantile is within its limit)
         self.any_stable = False
         self.incumbent = math.inf
 
@@ -161,36 +155,37 @@ class _Search:
             return math.inf
         cost = steady.cost(self.holding_cost, self.transfer_cost)
         if self.max_quantile is not None:
-            # The check is slow: make it only where the cost is worth it.
+            # Checking the quantile is slow: do it only for a setting cheaper than the best so far.
             if cost >= self.incumbent or not self._quickly_enough(steady):
                 return math.inf
             self.incumbent = cost
         return cost
 
     def _quickly_enough(self, steady: SteadyState) -> bool:
+        """Whether the response time's quantile is known to be within its limit."""
         assert self.max_quantile is not None
         p, seconds = self.max_quantile
         mean, timer = steady.mean_response_time, steady.server.timer_rate
         if mean > seconds * max(1.0, _EXCESS * (1 - p)):
             return False
-        for known, answer in self.judged.get(timer, ()):
-            if math.isclose(mean, known, rel_tol=1e-10):  # batches that are never full: the size decides nothing
+        for judged_mean, answer in self.judged.get(timer, ()):
+            if math.isclose(mean, judged_mean, rel_tol=1e-10):  # such batches are never full, so their size makes no difference
                 return answer
         try:
-            quickly = steady.response_time.survival(seconds) <= 1 - p
+            quick = steady.response_time.survival(seconds) <= 1 - p
         except NotSolvableError:
-            quickly = False
-        self.judged.setdefault(timer, []).append((mean, quickly))
-        return quickly
+            quick = False
+        self.judged.setdefault(timer, []).append((mean, quick))
+        return quick
 
     def best_timer(self, size: float) -> Setting:
-        """The best tau for one batch size: both ends, and every minimum that the grid shows, refined."""
+        """Find the best tau for one batch size: try 0, infinity and a grid, and refine every local minimum."""
         if size in self.settings:
             return self.settings[size]
         self.progress(size)
         timers = _TIMERS * self.server.service_rate
         if size == 1:
-            timers = timers[:1]  # no job ever waits outside
+            timers = timers[:1]  # no job ever waits in the external queue, so the timer never runs
         costs = [self.cost(size, timer) for timer in timers]
         best = min(zip(costs, timers, strict=True))
         for k in range(1, len(timers) - 1):
@@ -203,16 +198,17 @@ class _Search:
         return self.settings[size]
 
     def _refine(self, size: float, low: float, high: float) -> tuple[float, float]:
-        found = minimize_scalar(
+        """The cost and the timer rate at the minimum between two timer rates."""
+        minimum = minimize_scalar(
             lambda log_timer: min(self.cost(size, math.exp(log_timer)), 1e300),
             bounds=(math.log(low), math.log(high)),
             method="bounded",
             options={"xatol": 1e-6},
         )
-        return float(found.fun), math.exp(float(found.x))
+        return float(minimum.fun), math.exp(float(minimum.x))
 
     def _edge(self, size: float, low: float, high: float, low_is_feasible: bool) -> tuple[float, float]:
-        """The last feasible timer rate between a feasible and an infeasible one."""
+        """The cheapest cost and its timer rate, bisecting for the limit between a feasible and an infeasible timer rate."""
         smallest, largest = 1e-9 * self.server.service_rate, 1e9 * self.server.service_rate
         logs = [math.log(max(low, smallest)), math.log(min(high, largest))]
         feasible = 0 if low_is_feasible else 1
@@ -234,11 +230,11 @@ class _Search:
             setting = self.best_timer(size)
             tried.append(size)
             # A batch that is never full at its best timer is as good as an infinite one.
-            same = math.isclose(setting.cost, unlimited.cost, rel_tol=1e-11) or self._never_full(size, unlimited)
-            # Past the best one costs rise or fall towards those of an infinite batch; if that is dearer, enough is seen.
+            never_full = math.isclose(setting.cost, unlimited.cost, rel_tol=1e-11) or self._never_full(size, unlimited)
+            # Far beyond the best size the cost tends to that of an infinite batch: if that is dearer, stop.
             best = min(tried, key=lambda k: self.settings[k].cost)
-            past = size > 3 * best and self.settings[best].cost < (1 - 1e-3) * unlimited.cost
-            settled = settled + 1 if (same or past) and size > _EVERY_SIZE_TO else 0
+            far_beyond = size > 3 * best and self.settings[best].cost < (1 - 1e-3) * unlimited.cost
+            settled = settled + 1 if (never_full or far_beyond) and size > _EVERY_SIZE_TO else 0
             size = size + 1 if size < _EVERY_SIZE_TO else math.ceil(size * _GROWTH)
         for before, middle, after in zip(tried, tried[1:], tried[2:], strict=False):
             cost = self.settings[middle].cost
@@ -246,16 +242,16 @@ class _Search:
                 self._between(before, middle, after)
 
     def _never_full(self, size: float, unlimited: Setting) -> bool:
-        """Whether the size decides nothing at the timer that is best without one; asked where a limit hides the costs."""
+        """Whether a batch of this size is never full at the best timer of an infinite one; used if a quantile is limited."""
         if self.max_quantile is None or not math.isfinite(unlimited.cost):
             return False
-        finite, infinite = (replace(self.server, batch_size=one, timer_rate=unlimited.timer_rate) for one in (size, math.inf))
+        finite, infinite = (replace(self.server, batch_size=k, timer_rate=unlimited.timer_rate) for k in (size, math.inf))
         if not finite.is_stable:
             return False
         return math.isclose(solve(finite).mean_response_time, solve(infinite).mean_response_time, rel_tol=1e-11)
 
     def _between(self, low: int, middle: int, high: int) -> None:
-        """Integers by golden section around a minimum of the grid, to the last one."""
+        """Find the best integer around a local minimum of the grid, by probing the larger side until nothing is between."""
         while high - low > 2:
             probe = (middle + high) // 2 if high - middle > middle - low else (low + middle) // 2
             if self.best_timer(probe).cost < self.best_timer(middle).cost:
@@ -273,10 +269,10 @@ class _Search:
         best = min(self.settings.values(), key=lambda setting: (setting.cost, setting.batch_size))
         for setting in self.settings.values():
             if math.isclose(setting.cost, best.cost, rel_tol=1e-12) and math.isinf(setting.batch_size):
-                best = setting  # never full: an infinite batch says so
+                best = setting  # the batch is never full, which an infinite size shows
         if math.isinf(best.cost):
             raise ConfigurationError(
-                "No batch size and timer is known to meet the limit on the response time; allow more, or simulate "
+                "No batch size and timer is known to meet the limit on the response time; allow a longer one, or simulate "
                 "the settings in question."
             )
         server = replace(self.server, batch_size=best.batch_size, timer_rate=best.timer_rate)

@@ -1,4 +1,4 @@
-"""Checking a model's parameters: each mistake is one sentence that names the value and the mend."""
+"""Checks of a model's parameters; each error names the wrong value and what is allowed."""
 
 import math
 from numbers import Real
@@ -12,7 +12,7 @@ def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -
 
     Raises
     ------
-    ConfigurationError: it is not a number, is NaN or negative, or is zero or infinite where that has no meaning.
+    ConfigurationError: the value is not a number, is NaN or negative, or is zero or infinite where that is not allowed.
     """
     allowed = ("a number above zero" if not zero else "zero or a positive number") + (", or infinity" if infinite else "")
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -29,7 +29,7 @@ def count(name: str, value: Any, *, infinite: bool = False, least: int = 1) -> f
 
     Raises
     ------
-    ConfigurationError: it is anything else.
+    ConfigurationError: the value is anything else.
     """
     allowed = f"an integer of {least} or more" + (", or infinity" if infinite else "")
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
@@ -45,7 +45,7 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
     Raises
     ------
-    ConfigurationError: it is none of them.
+    ConfigurationError: the value is none of them.
     """
     if not isinstance(value, str) or value not in choices:
         raise ConfigurationError(f"{name} is {value!r}; choose {' or '.join(map(repr, choices))}.")
@@ -57,7 +57,7 @@ def seed(value: Any) -> int:
 
     Raises
     ------
-    ConfigurationError: it is not an integer of zero or more.
+    ConfigurationError: the value is not an integer of zero or more.
     """
     return int(count("seed", value, least=0))
 
@@ -67,9 +67,23 @@ def fraction(name: str, value: Any) -> float:
 
     Raises
     ------
-    ConfigurationError: it is anything else.
+    ConfigurationError: the value is anything else.
     """
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if not 0 < number < 1:
         raise ConfigurationError(f"{name} is {value!r}; give a fraction between 0 and 1.")
     return number
+
+
+def quantile_limit(limit: Any) -> tuple[float, float] | None:
+    """Check a bound on a quantile: a fraction of events, and the time in seconds within which they must be done.
+
+    Raises
+    ------
+    ConfigurationError: it is neither None nor such a pair.
+    """
+    if limit is None:
+        return None
+    if not isinstance(limit, tuple | list) or len(limit) != 2:
+        raise ConfigurationError(f"max_quantile is {limit!r}; give (p, seconds), as (0.99, 0.05).")
+    return fraction("p of max_quantile", limit[0]), rate("seconds of max_quantile", limit[1])

@@ -1,4 +1,4 @@
-"""Plots that show themselves in a notebook, and are saved with `savefig`."""
+"""Plots that a notebook shows as SVG, and that `savefig` saves."""
 
 from collections.abc import Callable
 from io import StringIO
@@ -10,17 +10,17 @@ from matplotlib.figure import Figure
 POINTS = (0.01, *np.arange(0.05, 0.95, 0.05).round(2).tolist(), 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.999)
 MARKED = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#444444"
-"""Of Okabe and Ito's palette, which the colour-blind can tell apart."""
+"""Colours that colour-blind readers can tell apart; the first two are from the palette of Okabe and Ito."""
 
 
 class Plot(Figure):
-    """A figure of matplotlib's that a notebook draws as SVG."""
+    """A matplotlib figure that a notebook draws as SVG."""
 
     def __init__(self, width: float = 7.0, height: float = 3.6) -> None:
         super().__init__(figsize=(width, height), layout="constrained")
 
     def svg(self) -> str:
-        """As an element of HTML."""
+        """Draw the figure as an ``<svg>`` element for HTML."""
         drawn = StringIO()
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "penstock"}):
             self.savefig(drawn, format="svg", metadata={"Date": None})
@@ -30,19 +30,19 @@ class Plot(Figure):
 
 
 def exceedance(quantile: Callable[[float], float], mean: float, of: str) -> Plot:
-    """How many stay longer than how long, on a logarithmic scale, with the mean and the usual quantiles.
+    """Plot the fraction of events that stay longer than t, on a logarithmic scale, with the mean, p50, p95 and p99.
 
     Parameters
     ----------
-    quantile: seconds by probability. of: what stays, for the axis.
+    quantile: gives seconds for a probability. mean: in seconds. of: plural noun for the axis, such as ``"jobs"``.
     """
     figure = Plot()
     axes = figure.add_subplot()
     axes.plot([quantile(p) for p in POINTS], [1 - p for p in POINTS], color=BLUE)
     for name, p in MARKED.items():
-        at = quantile(p)
-        axes.plot([at], [1 - p], color=BLUE, marker="o")
-        axes.annotate(f"{name} {at:.3g} s", (at, 1 - p), xytext=(6, 4), textcoords="offset points", fontsize=9)
+        seconds = quantile(p)
+        axes.plot([seconds], [1 - p], color=BLUE, marker="o")
+        axes.annotate(f"{name} {seconds:.3g} s", (seconds, 1 - p), xytext=(6, 4), textcoords="offset points", fontsize=9)
     axes.axvline(mean, color=ORANGE, linestyle="--", linewidth=1)
     axes.annotate(f"mean {mean:.3g} s", (mean, 0.0012), xytext=(4, 0), textcoords="offset points", fontsize=9, color=ORANGE)
     axes.set(yscale="log", ylim=(0.001, 1.2), xlim=(0, None), xlabel="seconds", ylabel=f"share of {of} that stay longer")

@@ -1,4 +1,4 @@
-"""A stream server: an external queue that fills batches, an internal queue that is served."""
+"""The stream server: an external queue that gathers batches, and an internal queue that one processor serves."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class StreamServer:
     Jobs arrive in a Poisson stream and wait in the *external* queue. They move together to the *internal* queue when
     ``batch_size`` of them have gathered, or when a timer fires. One processor serves the internal queue, one job at a
     time, in exponential times. A transfer takes no time, or an exponential time during which the processor is blocked
-    and jobs go on arriving; they ride along.
+    and jobs go on arriving; these are transferred, too.
 
     Parameters
     ----------
@@ -61,15 +61,15 @@ class StreamServer:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "StreamServer":
-        """The server that a table of a file describes."""
+        """Make the server from a table of a configuration file, parameters by name."""
         return cls(**table)
 
     def solve(self, method: str = "auto", **options: Any) -> "SteadyState":
-        """See :func:`penstock.queueing.solve`."""
+        """Find the steady state; see :func:`penstock.queueing.solve`."""
         return solve_stream_server(self, method, **options)
 
     def simulate(self, **options: Any) -> "Simulation":
-        """See :func:`penstock.queueing.simulate`."""
+        """Simulate the server; see :func:`penstock.queueing.simulate`."""
         return simulate_stream_server(self, **options)
 
     def __post_init__(self) -> None:
@@ -96,28 +96,28 @@ class StreamServer:
 
     @property
     def effective_batch_size(self) -> float:
-        """K, or 1 where an always-running timer of rate infinity sends every job on by itself."""
+        """K, or 1 if the timer always runs and has an infinite rate, which transfers each job on its own."""
         return 1 if self.timer == "always" and math.isinf(self.timer_rate) else self.batch_size
 
     @property
     def busy_jobs_per_transfer(self) -> float:
         """Mean number of jobs that arrive between the end of a transfer and the next, while the processor is never idle.
 
-        With the paper's timer that is K. With a timer that always runs the first job starts it, and each job after
-        that comes before the timer with probability lambda / (lambda + tau).
+        With the paper's timer the number is K. A timer that always runs is started by the first job, and each further
+        job arrives before it fires with probability lambda / (lambda + tau).
         """
         size, timer = self.effective_batch_size, self.timer_rate
         if self.timer == "idle" or timer == 0 or size == 1:
             return size
         ratio = timer / self.arrival_rate
-        if ratio == 0:  # too small for a number
+        if ratio == 0:  # underflow
             return size
         before_timer = -math.expm1(-(size - 1) * math.log1p(ratio))  # 1 - q^(K-1)
         return 1 + before_timer / ratio
 
     @property
     def slack(self) -> float:
-        """How much of the processor is left: 1 - rho - rho xi / K, equation (26); positive if the server is stable.
+        """The unused fraction of the processor: 1 - rho - rho xi / K, equation (26); positive if the server is stable.
 
         The subtractions are exact, so that a server close to its limit keeps its digits.
         """
@@ -137,7 +137,7 @@ class StreamServer:
 
     @property
     def max_arrival_rate(self) -> float:
-        """The arrival rate, in jobs per second, from which the server is unstable."""
+        """The arrival rate, in jobs per second, at and above which the server is unstable."""
         if self._never_transfers:
             return 0.0
         if math.isinf(self.transfer_rate):
@@ -154,7 +154,7 @@ class StreamServer:
     @property
     def min_batch_size(self) -> float | None:
         """The smallest stable batch size, possibly ``math.inf``; ``None`` if no batch size is stable."""
-        # Without a timer a batch of infinite size is never sent, but a large one is.
+        # An infinite batch size is unstable without a timer, because nothing is ever sent; a large one may be stable.
         if not replace(self, batch_size=math.inf).is_stable and (self.timer_rate > 0 or self.load >= 1):
             return None
         if replace(self, batch_size=1).is_stable:

@@ -1,4 +1,4 @@
-"""How many jobs arrive while i jobs are served: negative binomial rows, kept only where they matter."""
+"""Distributions of the number of arrivals during i services: negative binomial, without their negligible tails."""
 
 import math
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 Real = NDArray[np.float64]
 
-_NEGLIGIBLE = 1e-18  # of a row's largest entry
+_NEGLIGIBLE = 1e-18  # relative to a row's largest entry
 
 
 class ArrivalsDuringServices:
-    """The K rows [w^n] (1 / (1 + c (1 - w)))^i for i = 0..K-1, as bands around n = c i.
+    """The coefficients of w^n in (1 / (1 + c (1 - w)))^i for i = 0..K-1, in a band around n = c i for each i.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class ArrivalsDuringServices:
         self.starts, self.rows = _bands(size, width, c)
 
     def compose(self, weights: Real) -> Real:
-        """Coefficients in w of sum_i weights_i / (1 + c (1 - w))^i, of any degree."""
+        """Coefficients, not reduced modulo omega, of the series sum_i weights_i / (1 + c (1 - w))^i."""
         return np.asarray(_compose(weights, self.starts, self.rows))
 
 
@@ -54,7 +54,7 @@ def _bands(size, width, c):  # type: ignore[no-untyped-def]
                 break
         total = rows[i].sum()
         for k in range(width):
-            rows[i, k] /= total  # lgamma's rounding
+            rows[i, k] /= total  # corrects rounding errors of lgamma
     return starts, rows
 
 

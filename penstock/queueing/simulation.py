@@ -32,12 +32,13 @@ class Simulation:
     Parameters
     ----------
     mean_jobs: jobs present, time average.
-    transfers_per_second, mean_response_time (seconds), idle_probability: as in ``SteadyState``.
+    transfers_per_second, mean_response_time (seconds), idle_probability: defined as in ``SteadyState``.
     response_times: of every job that left after the warm-up, in the order of departure, in seconds.
+    departures: times at which those jobs left, in seconds from the start.
     jobs: jobs that left, warm-up included.
     warm_up_jobs: jobs left out by the MSER-5 rule.
     events: arrivals, services and transfers that were simulated.
-    seconds: how long that took.
+    seconds: wall-clock time that the simulation took.
     """
 
     mean_jobs: Estimate
@@ -69,7 +70,7 @@ class Simulation:
 
 
 class Pool:
-    """Draws of one distribution, a chunk at a time; a recording is played in its order."""
+    """Random draws of one distribution, a chunk at a time; a ``Recorded`` one is replayed in its order."""
 
     def __init__(self, distribution: Distribution, random: np.random.Generator) -> None:
         self._distribution = distribution
@@ -78,7 +79,7 @@ class Pool:
         self.values = np.empty(0)
 
     def refill(self, size: int = _POOL) -> Real:
-        """Replace the chunk."""
+        """Draw the next ``size`` values into ``values``, and return them."""
         if isinstance(self._distribution, Recorded):
             self.values = self._distribution.replay(self._played, size)
             self._played += size
@@ -89,12 +90,12 @@ class Pool:
 
 @dataclass(frozen=True)
 class Play:
-    """Everything that happened to a number of jobs, from an empty server on.
+    """The complete record of a run that starts with an empty server.
 
     Parameters
     ----------
     response_times, departures: of each job, in the order of arrival, in seconds.
-    sums: by batch of jobs: time, area of the number present, transfers, idle time; shape (1600, 4) or fewer rows.
+    sums: per batch of jobs: elapsed time, its integral of the jobs present, transfers, idle time; shape (1600 or fewer, 4).
     events: arrivals, services and transfers.
     """
 
@@ -131,14 +132,14 @@ def simulate_stream_server(
     first = warm_up(run.sums[:, 1] / run.sums[:, 0])
     time, area, transfers, idle = run.sums[first:].T
     skipped = math.ceil(first * jobs / len(run.sums))
-    kept = run.response_times[skipped:]
-    whole = kept[: len(kept) // 64 * 64].reshape(64, -1).sum(axis=1)
+    responses = run.response_times[skipped:]
+    grouped = responses[: len(responses) // 64 * 64].reshape(64, -1).sum(axis=1)
     return Simulation(
         ratio_estimate(area, time, confidence),
         ratio_estimate(transfers, time, confidence),
-        ratio_estimate(whole, np.full(64, len(kept) // 64, dtype=float), confidence),
+        ratio_estimate(grouped, np.full(64, len(responses) // 64, dtype=float), confidence),
         ratio_estimate(idle, time, confidence),
-        kept,
+        responses,
         run.departures[skipped:],
         jobs,
         skipped,
@@ -157,7 +158,7 @@ def play(
     random: np.random.Generator,
     progress: Progress | None = None,
 ) -> Play:
-    """Run the server, empty at first, until ``jobs`` jobs have left; distributions are exponential unless given."""
+    """Run the server, empty at first, until ``jobs`` jobs have left; a distribution of ``None`` is exponential."""
     streams = random.spawn(4)
     instant, timed = math.isinf(server.transfer_rate), 0 < server.timer_rate < math.inf
     pools = [
@@ -177,6 +178,7 @@ def play(
     used = np.zeros(4, dtype=np.int64)
     for pool in pools:
         pool.refill()
+    # The compiled loop returns whenever an array runs dry or full; mend that, and call it again.
     while counts[_DONE] < jobs:
         outcome = _run(
             size,
@@ -211,7 +213,7 @@ def require_same_mean(name: str, rate: float, given: Distribution | None) -> Non
     if given is None:
         return
     if not is_distribution(given):
-        raise ConfigurationError(f"The {name} distribution is {given!r}; give one of penstock.queueing's, as Gamma(1, 2).")
+        raise ConfigurationError(f"The {name} distribution is {given!r}; give one of penstock.queueing, such as Gamma(1, 2).")
     if not math.isclose(given.mean * rate, 1, rel_tol=1e-6):
         raise ConfigurationError(
             f"The {name} distribution has mean {given.mean:g} s, but the server's rate of {rate:g} per second asks for "
@@ -220,7 +222,7 @@ def require_same_mean(name: str, rate: float, given: Distribution | None) -> Non
 
 
 def _grown(arrivals: Real, counts: NDArray[np.int64]) -> Real:
-    # A ring of arrival times, twice as large, with the oldest first.
+    """A ring buffer of arrival times that is twice as large, with the oldest first."""
     head = counts[_HEAD]
     larger = np.empty(2 * len(arrivals))
     larger[: len(arrivals)] = np.roll(arrivals, -head)
@@ -230,7 +232,7 @@ def _grown(arrivals: Real, counts: NDArray[np.int64]) -> Real:
 
 # positions in `counts`
 _INSIDE, _OUTSIDE, _ARRIVED, _DONE, _TRANSFERS, _HEAD, _MOVING, _STARTED = range(8)
-# outcomes of `_run`: the pool that ran dry (0-3), the ring of arrival times is full, all jobs are done
+# outcomes of `_run`: the pool that ran dry (0-3), the ring buffer of arrival times is full (4), all jobs are done (5)
 _FULL, _FINISHED = 4, 5
 
 
@@ -258,7 +260,7 @@ def _run(  # type: ignore[no-untyped-def]
     capacity = len(arrivals)
     jobs = len(responses)
     batches = len(sums)
-    left = remaining[0]
+    interrupted = remaining[0]
     outcome = 5
     if started == 0:
         next_arrival = interarrivals[0]
@@ -266,7 +268,7 @@ def _run(  # type: ignore[no-untyped-def]
         started = 1
     batch = done * batches // jobs
     while done < jobs:
-        # A step may take one draw of each kind.
+        # One step may use up to one draw of each kind, so each pool must hold one.
         if used[0] >= len(interarrivals):
             outcome = 0
             break
@@ -320,9 +322,9 @@ def _run(  # type: ignore[no-untyped-def]
             moving = 0
             inside += outside
             outside = 0
-            if left > 0:
-                next_service = now + left
-                left = 0.0
+            if interrupted > 0:
+                next_service = now + interrupted
+                interrupted = 0.0
             else:
                 next_service = now + services[used[1]]
                 used[1] += 1
@@ -344,7 +346,7 @@ def _run(  # type: ignore[no-untyped-def]
                 moving = 1
                 next_ready = now + transfers[used[2]]
                 used[2] += 1
-                left = next_service - now if inside > 0 else 0.0  # the service is resumed afterwards
+                interrupted = next_service - now if inside > 0 else 0.0  # the service resumes after the transfer
                 next_service = np.inf
         elif not waiting:
             next_timer = np.inf
@@ -354,5 +356,5 @@ def _run(  # type: ignore[no-untyped-def]
     clock[0], clock[1], clock[2], clock[3], clock[4] = now, next_arrival, next_service, next_timer, next_ready
     counts[0], counts[1], counts[2], counts[3] = inside, outside, arrived, done
     counts[4], counts[5], counts[6], counts[7] = transferred, head, moving, started
-    remaining[0] = left
+    remaining[0] = interrupted
     return outcome

@@ -1,8 +1,8 @@
-"""The ``spectral`` method: the exact solution of the paper's sections 3 and 5, with as many digits as it needs.
+"""The ``spectral`` method: the exact solution of the paper's sections 3 and 5, in arbitrary precision.
 
 The determinant D(z) has K - 1 zeros in the unit disc; at each of them the numerator D_{K-1}(z) of equation (21) must
 vanish too, which gives K - 1 equations for the K boundary probabilities. Their matrix is ill-conditioned: in double
-precision it is useless beyond K = 25 or so, and here the precision grows with K.
+precision it is useless beyond about K = 25, so the precision used here grows with K.
 """
 
 import math
@@ -25,7 +25,7 @@ def solve_spectral(server: "StreamServer", digits: int | None = None) -> Boundar
 
     Raises
     ------
-    NotSolvableError: the timer always runs, a parameter is infinite, K is above 200, or the digits do not do.
+    NotSolvableError: the timer always runs, a parameter is infinite, K is above 200, or the digits are too few.
     """
     if server.timer == "always" or math.isinf(server.timer_rate) or not server.batch_size <= _LARGEST:
         raise NotSolvableError(
@@ -56,7 +56,7 @@ def solve_spectral(server: "StreamServer", digits: int | None = None) -> Boundar
             solution = mp.lu_solve(equations, right)
         except ZeroDivisionError:
             raise NotSolvableError(
-                f"method='spectral' cannot tell its equations apart with {mp.dps} digits, for the rates lie too far apart: "
+                f"method='spectral' finds its equations singular with {mp.dps} digits, because the rates differ too much: "
                 "give more digits, or use method='auto'."
             ) from None
         probabilities = np.array([float(value) for value in solution])
@@ -66,7 +66,7 @@ def solve_spectral(server: "StreamServer", digits: int | None = None) -> Boundar
 
 
 def _zero(rho: Any, xi: Any, size: int, k: int) -> Any:
-    """z_k with a(z) = e_k alpha(z)^(1/K) rho z^2, from (55) and (46); (59) where transfers take no time."""
+    """z_k with a(z) = e_k alpha(z)^(1/K) rho z^2, from (55) and (46), or from (59) for instantaneous transfers."""
     unit = mp.expjpi(mp.mpf(2 * k) / size)
 
     def quadratic(root: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a server does in the long run: numbers present, transfers, costs, times and their distributions."""
+"""The steady state of a stream server: jobs present, transfers, costs, and distributions of numbers and times."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,11 +28,11 @@ class SteadyState:
     Parameters
     ----------
     server: the server that was solved.
-    method: how; one of ``"auto"``, ``"spectral"``, ``"iterative"``, ``"chain"``.
+    method: the method of solution; one of ``"auto"``, ``"spectral"``, ``"iterative"``, ``"chain"``.
     mean_jobs: L, the mean number of jobs in both queues (equations (18), (43)).
     transfers_per_second: T (equations (8), (42)).
-    mean_external: mean number of jobs in the external queue, those that a transfer is moving included.
-    idle_probability: the internal queue is empty and the processor is not blocked.
+    mean_external: mean number of jobs in the external queue, including those that a transfer is moving.
+    idle_probability: probability that the internal queue is empty and the processor is not blocked.
     """
 
     server: "StreamServer"
@@ -58,7 +58,7 @@ class SteadyState:
 
     @classmethod
     def of(cls, server: "StreamServer", method: str, means: Moments, boundary: Boundary | None) -> "SteadyState":
-        """Put a method's results together."""
+        """Make the steady state from a method's means, and its boundary probabilities if it has any."""
         return cls(
             server, method, means.mean_jobs, means.transfers_per_second, means.external_jobs, means.idle_probability, boundary
         )
@@ -102,13 +102,13 @@ class SteadyState:
         )
 
     def plot(self) -> "Plot":
-        """The distribution of the response time, drawn: a figure of matplotlib's, which a notebook shows.
+        """Plot the response time's distribution, as a matplotlib figure that a notebook shows.
 
         Raises
         ------
-        NotSolvableError: only simulation can tell the quantiles of this server.
+        NotSolvableError: only simulation can give the quantiles of this server.
         """
-        from penstock.queueing.plot import exceedance  # which needs matplotlib
+        from penstock.queueing.plot import exceedance  # imported here because it needs matplotlib
 
         return exceedance(self.quantile, self.mean_response_time, "jobs")
 
@@ -118,11 +118,12 @@ class SteadyState:
 
     @property
     def boundary(self) -> Real:
-        """pi_{0,j}: the processor waits, with j jobs in the external queue; shape (K,), shorter where the rest is 0."""
+        """pi_{0,j}: probability of an empty internal queue and j jobs in the external one; shape (K,) less a tail of zeros."""
         return self._solved.probabilities
 
     @cached_property
     def _solved(self) -> Boundary:
+        """The boundary probabilities, solved for on first use if the method did not need them."""
         return self._boundary or solve_boundary(self.server)
 
     @cached_property
@@ -131,7 +132,7 @@ class SteadyState:
 
     @property
     def jobs_distribution(self) -> Real:
-        """P(n jobs present) for n = 0, 1, ..., to about 1e-11, until what is left is below 1e-10."""
+        """P(n jobs present) for n = 0, 1, ..., to about 1e-11, up to a tail of probability below 1e-10."""
         return self._joint.jobs
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What becomes of a tagged job until its transfer starts, step by step, where services have one geometric term."""
+"""The recursion for a tagged job until its transfer starts, for servers whose services have one geometric term."""
 
 import numpy as np
 from numba import njit
@@ -6,8 +6,8 @@ from numba import njit
 
 @njit(cache=True)
 def by_steps(ready, blocked, s, z, arrival, service, timer, always, size):  # type: ignore[no-untyped-def]
-    """For each pair (s, z): the sum over what a tagged job finds, of E[exp(-s (time to its transfer's start)) z^n],
-    where n counts it and the jobs ahead of it when the transfer starts."""
+    """E[exp(-s T) z^n] for each pair (s, z): T is the time from a tagged job's arrival until its transfer starts, and n counts
+    the job and those ahead of it then. The states that it finds have the probabilities ``ready`` and ``blocked``."""
     phases, levels = ready.shape
     result = np.empty(len(s), dtype=np.complex128)
     for pair in range(len(s)):
@@ -29,7 +29,7 @@ def by_steps(ready, blocked, s, z, arrival, service, timer, always, size):  # ty
                 mass[i] += ready[j, i] * position
             if j == size - 1:
                 break  # the tagged job completes the batch
-            # Services until the next arrival or the timer; then one arrival.
+            # Services until the next arrival or until the timer fires; then one arrival.
             visits = 0j
             sent = 0j
             for i in range(levels - 1, 0, -1):

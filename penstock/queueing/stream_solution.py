@@ -52,27 +52,28 @@ def _boundary(server: "StreamServer", method: str, tolerance: float, truncation:
 
         return solve_spectral(server, digits)
     if method == "iterative":
-        from penstock.queueing.iterative import solve_iterative  # which takes as long to load as many servers to solve
+        from penstock.queueing.iterative import solve_iterative  # imported here because compiled code is slow to load
 
         return solve_iterative(server, tolerance, truncation)
     return solve_boundary(_without_extremes(server))
 
 
 def _without_extremes(server: "StreamServer") -> "StreamServer":
-    """A timer 10^15 times as fast as all else is infinitely fast, and its square would not fit into a double; one 10^15 times
-    as slow is none, for a batch of K jobs is full before it but for K in 10^15 times.
+    """Replace an extremely fast timer by an infinitely fast one, and an extremely slow one by none, to avoid overflow.
+
+    Extreme is 10^15 times the other rates: so slow a timer fires before a batch of K jobs is full with probability K / 10^15.
 
     Raises
     ------
-    NotSolvableError: a batch of infinite size waits for such a timer for longer than can be counted.
+    NotSolvableError: the batch size is infinite, and the timer is too slow for a double to hold the jobs that wait for it.
     """
     rates = (server.arrival_rate, server.service_rate)
     if server.timer_rate > 1e15 * sum(rates):
         return replace(server, timer_rate=math.inf)
     if math.isinf(server.batch_size) and 0 < server.timer_rate < 1e-100 * min(rates):
         raise NotSolvableError(
-            f"timer_rate={server.timer_rate:g} is too small to be told from 0 beside the other rates, and a batch of infinite "
-            "size waits for it: give a larger one, or a finite batch_size."
+            f"timer_rate={server.timer_rate:g} is too small beside the other rates for a batch of infinite size, which waits "
+            "for the timer: give a larger timer_rate, or a finite batch_size."
         )
     if not math.isinf(server.batch_size) and server.timer_rate < 1e-15 * min(rates):
         return replace(server, timer_rate=0.0)

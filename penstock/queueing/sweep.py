@@ -1,4 +1,4 @@
-"""Solving one server at many settings."""
+"""Solving one server at many combinations of its parameters."""
 
 import itertools
 import math
@@ -17,12 +17,12 @@ Point = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter and the values it takes.
+    """One parameter of a sweep, and the values that it takes.
 
     Parameters
     ----------
     name: a parameter of the server.
-    values: at least one.
+    values: one value or more.
     """
 
     name: str
@@ -30,13 +30,13 @@ class Axis:
 
     @classmethod
     def parse(cls, text: str) -> "Axis":
-        """Read ``NAME=a,b,c``, ``NAME=start:stop:count``, or with ``:log`` for a geometric grid.
+        """Read ``NAME=a,b,c``, or a grid ``NAME=start:stop:count``, geometric if ``:log`` is appended.
 
-        The points of a grid are rounded where the parameter is a number of events.
+        The points of a grid are rounded to integers if the parameter is a number of events.
 
         Raises
         ------
-        ConfigurationError: it is none of these.
+        ConfigurationError: the text has none of these forms.
 
         Examples
         --------
@@ -70,10 +70,10 @@ def settings(axes: Sequence[Axis]) -> list[dict[str, float]]:
 
 def require_parameters(server: Model, axes: Sequence[Axis]) -> None:
     """Raise ``ConfigurationError`` unless every axis is a numeric parameter of the server."""
-    known = server.NUMERIC
+    names = server.NUMERIC
     for axis in axes:
-        if axis.name not in known:
-            raise ConfigurationError(f"The server has no parameter {axis.name!r} to sweep; choose {', '.join(known)}.")
+        if axis.name not in names:
+            raise ConfigurationError(f"The server has no parameter {axis.name!r} to sweep; choose {', '.join(names)}.")
 
 
 def point(
@@ -83,9 +83,9 @@ def point(
     transfer_cost: float | None = None,
     quantiles: Sequence[float] = (),
 ) -> dict[str, Value]:
-    """Solve the server at one setting: its parameters, then what is predicted, in seconds and per second.
+    """Solve the server at one setting, and return a row of a table: parameters, then predictions in seconds and per second.
 
-    An unstable setting has ``"stable": 0`` and nothing else.
+    The row of an unstable setting has only the parameters and ``"stable": 0``.
     """
     try:
         changed: Model = replace(server, **setting)  # type: ignore[type-var]  # models are dataclasses

@@ -1,4 +1,4 @@
-"""The committed micro-batches of a group: ``batches-GROUP.jsonl``, a record each, in order."""
+"""The ledger of a group: ``batches-GROUP.jsonl``, with one record for each committed micro-batch, in order."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,38 +14,38 @@ from penstock.runtime.tally import Counts, Tally
 
 
 class BatchRecord(Counts, kw_only=True):
-    """What is kept of a committed micro-batch; times are in microseconds since the epoch."""
+    """The ledger's record of a committed micro-batch. Times are in microseconds since the epoch."""
 
     batch: int
     committed_us: int
     files: list[StagedFile] = []
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
     dead_lettered: int = 0
-    """Source events that, or a descendant of which, became a dead letter."""
+    """Source events that became a dead letter, or of which a descendant did."""
     places: dict[str, Place] = {}
-    """What has left for each place and what has come there."""
+    """By place: how many events left for it, and how many of them did not arrive, or arrived in excess."""
     offsets: str = ""
-    """A checksum of how far the batch has read its sources, as Spark's checkpoint had it."""
+    """A checksum of the offsets up to which the batch has read its sources, from Spark's checkpoint."""
     moved: bool = False
-    """Whether it is no micro-batch but what a group began with that another has handed its instances to."""
+    """Whether this is no micro-batch, but the first record of a group that took over the instances of other groups."""
     summed: int = 0
-    """How many micro-batches it is the sum of, the last of which gives it its number; 0 for a single one."""
+    """How many micro-batches were summed up in this record, whose number is that of the last; 0 for a single one."""
     reached: dict[str, int] = {}
-    """Of a sum: the last micro-batch that had something for each output, by the outputs' labels."""
+    """In a summed record: by label of an output, the last micro-batch that wrote to it."""
 
     @property
     def batches(self) -> int:
-        """How many micro-batches it stands for."""
+        """How many micro-batches the record stands for."""
         return self.summed or int(not self.moved)
 
     @property
     def delivered(self) -> dict[str, int]:
-        """The last micro-batch with something for each output, as far as this record knows."""
+        """By label of an output, the last micro-batch that wrote to it, as far as this record knows."""
         return {**self.reached, **{file.sink: self.batch for file in self.files}}
 
     @classmethod
     def of(cls, batch: int, committed_us: int, tallies: list[Tally], offsets: str = "") -> "BatchRecord":
-        """The record that the tallies of a batch's stages and partitions add up to."""
+        """Add up the tallies of a batch's stages and partitions to one record."""
         record = cls(batch=batch, committed_us=committed_us, offsets=offsets)
         for tally in tallies:
             record.merge(tally)
@@ -57,18 +57,18 @@ class BatchRecord(Counts, kw_only=True):
 
 
 def _places(tallies: Iterable[Tally]) -> dict[str, Place]:
-    """What the tallies of a micro-batch have seen at both ends of each place."""
-    left: dict[str, Seen] = {}
-    came: dict[str, Seen] = {}
+    """Compare, for each place, the events that left for it with those that arrived, over all tallies of a micro-batch."""
+    departed: dict[str, Seen] = {}
+    arrived: dict[str, Seen] = {}
     for tally in tallies:
-        for ends, seen in ((left, tally.left), (came, tally.came)):
-            for place, one in seen.items():
-                ends.setdefault(place, Seen()).merge(one)
-    return {place: Place.between(left.get(place, Seen()), came.get(place, Seen())) for place in left | came}
+        for ends, seen in ((departed, tally.left), (arrived, tally.came)):
+            for place, events in seen.items():
+                ends.setdefault(place, Seen()).merge(events)
+    return {place: Place.between(departed.get(place, Seen()), arrived.get(place, Seen())) for place in departed | arrived}
 
 
 def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
-    """Successive records, at least one, as one: their counts added up, and the number of the last."""
+    """Sum up successive records (at least one) to one record, which has the number of the last."""
     counts, latency_ms, dead_lettered, summed = Counts(), Histogram(), 0, 0
     reached: dict[str, int] = {}
     places: dict[str, Place] = {}
@@ -94,11 +94,11 @@ def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
 
 
 def add_places(places: dict[str, Place], more: dict[str, Place]) -> None:
-    """Add what another micro-batch has found, place by place."""
+    """Add the counts of another micro-batch to ``places``, place by place."""
     for name, place in more.items():
         places.setdefault(name, Place()).merge(place)
 
 
 def records_in(path: Path) -> Iterator[BatchRecord]:
-    """The committed batches that a ledger's file holds; no batch relied on a line that is torn."""
+    """Yield the records in a ledger's file. A torn line is left out: its batch was not committed."""
     return records_of(path, BatchRecord)

@@ -1,4 +1,4 @@
-"""The log of an adapting run's decisions: ``runs/NAME/decisions.jsonl``, a line each, on disk before anything is touched."""
+"""The decisions of a run that adapts itself: ``runs/NAME/decisions.jsonl``. Each line is on disk before it is carried out."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,18 +16,18 @@ Kind = Literal["apply", "keep", "propose", "check", "revert"]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the log.
+    """One decision, which is a line of the log.
 
     Parameters
     ----------
-    time: when, seconds since the epoch.
-    kind: ``apply``: other settings, from now on; ``revert``: those before again; ``keep``: a change was seen that does not pay;
-        ``propose``: what would have been applied (``--dry-run``); ``check``: what came of the one before.
-    cause: what was seen.
-    evidence: measured. expected: predicted. came: measured afterwards.
-    trigger_s: from now on. before_s: until now.
-    doors, doors_before: the gates of the adapter's streams, likewise; empty where the run adapts none.
-    why: in a sentence.
+    time: seconds since the epoch.
+    kind: ``apply``: use other settings; ``revert``: go back to the earlier ones; ``keep``: no change, as it would not pay or
+        help, or after a fault; ``propose``: what ``--dry-run`` would have applied; ``check``: the effect of the last decision.
+    cause: the observation that led to the decision.
+    evidence: figures measured before. expected: figures predicted. came: figures measured afterwards.
+    trigger_s: the trigger interval from now on, in seconds. before_s: the interval until now.
+    doors, doors_before: the gates of the adapter's streams, from now on and until now; empty where the run adapts none.
+    why: the reason, as a sentence.
     """
 
     time: float
@@ -44,11 +44,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def note(directory: Path, decision: Decision) -> None:
-    """Append a decision, and have it on disk.
+    """Append a decision to the log, and sync it to disk.
 
     Raises
     ------
-    SinkError: it cannot be written, and so must not be carried out.
+    SinkError: the decision cannot be written, so the caller must not carry it out.
     """
     path = directory / DECISIONS
     try:
@@ -58,11 +58,11 @@ def note(directory: Path, decision: Decision) -> None:
 
 
 def decisions(directory: Path) -> Iterator[Decision]:
-    """All decisions of a run; one whose line is torn was never carried out."""
+    """Yield all decisions of a run, in order. A torn line is left out: its decision was never carried out."""
     return records_of(directory / DECISIONS, Decision)
 
 
 def in_force(directory: Path) -> Decision | None:
-    """The settings that were decided last, whether or not the run lived to see them; None where none were."""
-    carried_out = [one for one in decisions(directory) if one.kind in ("apply", "revert")]
+    """Return the last decision that changes settings, even if the run ended before it took effect; None without one."""
+    carried_out = [decision for decision in decisions(directory) if decision.kind in ("apply", "revert")]
     return carried_out[-1] if carried_out else None

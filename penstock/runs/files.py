@@ -1,4 +1,4 @@
-"""The files of a run, by their names."""
+"""The names of the files in a run's directory."""
 
 from pathlib import Path
 
@@ -13,11 +13,11 @@ OURS = (
 DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"
 NOTES = r"kafka~.*\.json"
 JOURNALS = r"(?:batches-.*|progress|starts|moves|decisions)\.jsonl"
-"""Names of what a run writes, as regular expressions. Nothing else in its directory is ever removed."""
+"""Regular expressions for the names of files that a run writes. No other file in its directory is ever removed."""
 BEFORE_MANIFEST = rf"spark\.log|log4j2\.properties|\.manifest\.json\.lock|{DRAFTS}"
-"""What a start that was killed early may leave."""
+"""A regular expression for the files that a start leaves if it is killed before it writes the manifest."""
 
 
 def ledger_of(run: Path, group: str) -> Path:
-    """The committed micro-batches of a group."""
+    """Return the path of a group's ledger, which has its committed micro-batches."""
     return run / f"batches-{group}.jsonl"

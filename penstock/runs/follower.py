@@ -1,4 +1,4 @@
-"""A run, followed by what it writes into its directory: without Spark, and the same whether it is on or over."""
+"""Follows a run by the files in its directory. Needs no Spark, and works alike for a live run and one that has ended."""
 
 import json
 from collections import deque
@@ -26,12 +26,12 @@ from penstock.runs.totals import Totals
 from penstock.runtime.histogram import Histogram
 
 KEPT = 1000
-"""Micro-batches of each group that are remembered: what the page shows, and models are fitted to."""
+"""How many micro-batches of each group are kept in memory, for the page to show and for models to be fitted to."""
 
 
 @dataclass
 class GroupSeen:
-    """A group's micro-batches."""
+    """The micro-batches of one group, as read from its ledger so far."""
 
     external: frozenset[str]
     handed_on: frozenset[str]
@@ -41,18 +41,18 @@ class GroupSeen:
     _quantiles: dict[tuple[int, int], list[float | None]] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Begin anew: its ledger was replaced, which happens when its oldest records become one."""
+        """Drop everything read. Called when the ledger was replaced, as happens when its oldest records are summed up."""
         self.totals = Totals()
         self.records.clear()
 
     def take(self, record: BatchRecord) -> None:
-        """Take in a record."""
+        """Add a record to the totals and, if it is a single micro-batch, to `records`."""
         if not record.moved and not record.summed:
             self.records.append(record)
         self.totals.add(record, self.external, self.handed_on)
 
     def quantiles(self, part: Sequence[BatchRecord]) -> list[float | None]:
-        """p50, p95 and p99 of the latency of successive micro-batches in seconds; worked out once."""
+        """Return the p50, p95 and p99 of latency over successive micro-batches, in seconds. Results are cached."""
         span = (part[0].batch, part[-1].batch)
         if span not in self._quantiles:
             if len(self._quantiles) > 2 * KEPT:
@@ -60,17 +60,17 @@ class GroupSeen:
             latency = Histogram()
             for record in part:
                 latency.merge(record.latency_ms)
-            found = [latency.quantile(p) for p in (0.5, 0.95, 0.99)]
-            self._quantiles[span] = [None if value is None else value / 1e3 for value in found]
+            quantiles_ms = [latency.quantile(p) for p in (0.5, 0.95, 0.99)]
+            self._quantiles[span] = [None if value is None else value / 1e3 for value in quantiles_ms]
         return self._quantiles[span]
 
 
 class Follower:
-    """What a run has written, read on from where the last look ended.
+    """Everything that a run has written so far; each `read` goes on where the one before ended.
 
     Raises
     ------
-    SourceError: it is not the directory of a run.
+    SourceError: the directory is not that of a run.
     """
 
     def __init__(self, run: Path) -> None:
@@ -96,32 +96,32 @@ class Follower:
         self.read()
 
     def read(self) -> bool:
-        """Take in what is new; whether there was anything.
+        """Read what the run has written since the last call. Returns whether there was anything.
 
         Raises
         ------
-        SourceError: the run is gone.
+        SourceError: the run's directory is gone, or can no longer be read.
         """
         manifest = manifest_of(self.run)
-        if manifest.discarding:  # the files of the run before are being removed
+        if manifest.discarding:  # the files of an earlier run in this directory are being removed
             return False
         news = bool(manifest != self.manifest)
         self.manifest = manifest
         if news:
             self._find_groups()
         counted = False
-        for seen in self.groups.values():
-            for line in seen.tail.lines(seen.forget):
+        for group in self.groups.values():
+            for line in group.tail.lines(group.forget):
                 with suppress(msgspec.DecodeError):
-                    seen.take(self._decode(line))
+                    group.take(self._decode(line))
                     counted = news = True
         if counted:
             self.totals = Totals()
-            for seen in self.groups.values():
-                self.totals.merge(seen.totals)
+            for group in self.groups.values():
+                self.totals.merge(group.totals)
         for name, (take, forget) in self._takers.items():
             for line in self._tails[name].lines(forget):
-                with suppress(ValueError):  # a torn line, or another version's
+                with suppress(ValueError):  # a torn line, or one of another version
                     take(line)
                     news = True
         with suppress(OSError):
@@ -130,14 +130,14 @@ class Follower:
         return news
 
     def _take_progress(self, line: bytes) -> None:
-        one = json.loads(line)
-        record = record_of(one) if "batchId" in one else None
+        progress = json.loads(line)
+        record = record_of(progress) if "batchId" in progress else None
         if record is not None:
             self.progress.append(record)
 
     @property
     def is_another(self) -> bool:
-        """Whether the directory holds another run by now, which was started afresh."""
+        """Whether the directory now holds another run, because it was started afresh."""
         with suppress(SourceError):
             manifest = manifest_of(self.run)
             return not manifest.discarding and manifest.run != self.manifest.run
@@ -150,15 +150,15 @@ class Follower:
 
     @property
     def present(self) -> list[str]:
-        """The groups that run now."""
+        """The names of the groups that the run has now, without those that a move has replaced."""
         return [name for name in self.groups if name not in self._former]
 
     def told(self, last: int = 1) -> dict[str, list[SourceRecord]]:
-        """What Spark last said of each source and hop, the newest last.
+        """Return Spark's last reports on each source and hop, by its name, the newest at the end.
 
         Parameters
         ----------
-        last: of so many micro-batches.
+        last: how many micro-batches of each query to go back.
         """
         orders = self.manifest.orders
         by_query: dict[str | None, deque[Record]] = {name: deque(maxlen=last) for name in self.present}
@@ -166,20 +166,20 @@ class Follower:
             if record.sources and record.name in by_query:
                 by_query[record.name].append(record)
         return {
-            source: list(several)
+            source: list(reports)
             for name in self.present
-            for source, several in zip(
-                orders.get(name, ()), zip(*(one.sources for one in by_query[name]), strict=False), strict=False
+            for source, reports in zip(
+                orders.get(name, ()), zip(*(report.sources for report in by_query[name]), strict=False), strict=False
             )
         }
 
     def waiting(self) -> dict[str, Waiting]:
-        """What waits at each source and hop, where it tells, as of its query's last micro-batch."""
-        return {name: waiting for name, several in self.told().items() if (waiting := several[-1].lag) is not None}
+        """Return the rows that wait at each source and hop after the last micro-batch; without those that do not report it."""
+        return {name: waiting for name, reports in self.told().items() if (waiting := reports[-1].lag) is not None}
 
     def _find_groups(self) -> None:
         former = self.manifest.layout.former
-        self._former = {one.name for one in former}
+        self._former = {former_group.name for former_group in former}
         present = [Former(name, reads.sources, reads.handed_on) for name, reads in self.manifest.reads.items()]
         for group in (*former, *present):
             if group.name not in self.groups:

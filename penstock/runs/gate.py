@@ -1,4 +1,4 @@
-"""The gate of a stream: the settings of the adapter's transfers, which decisions change and plans hold."""
+"""The gate of a stream: the settings of the adapter's transfers. Decisions change them and plans contain them."""
 
 import msgspec
 
@@ -6,10 +6,10 @@ from penstock.errors import ConfigurationError
 
 
 class Gate(msgspec.Struct, frozen=True, rename={"flush_timer": "flush_timer_s"}):
-    """When a transfer starts, and how much it takes: the settings K and tau of the model.
+    """When a transfer starts, and how many events it takes. These are the settings K and tau of the model.
 
     A transfer starts as soon as the one before it is done and ``batch_size`` events wait, or the
-    oldest has waited for ``flush_timer`` seconds. It takes at most ``batch_size`` events, in whole
+    oldest event has waited for ``flush_timer`` seconds. It takes at most ``batch_size`` events, in whole
     requests (a larger request is a transfer by itself).
 
     Raises

@@ -1,6 +1,4 @@
-"""The layout of a run: which elements share a query, in how many partitions, and which checkpoints hold that since it was
-moved.
-"""
+"""The layout of a run: its groups of elements, its number of partitions, and the checkpoints that moves have made for it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,17 +6,17 @@ from typing import Any
 import msgspec
 
 MAIN = "main"
-"""The group of the elements for which none is asked."""
+"""The group of all elements that were not assigned to another."""
 MOVED = "@"
-"""Before the number of a move in the full name of a group; no name of a source, an element or a group holds it."""
+"""Separates a group's name from the number of a move in its full name; not allowed in names of sources, elements, groups."""
 
 
 class Former(msgspec.Struct, frozen=True):
-    """A group that the run had before it was moved, whose ledger still counts.
+    """A group that the run had before a move. Its ledger still counts in the totals.
 
     Parameters
     ----------
-    external: its sources that no group fed. handed_on: the streams that a group fed.
+    external: the sources that it read itself. handed_on: the streams that it read from other groups.
     """
 
     name: str
@@ -27,16 +25,16 @@ class Former(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run is divided.
+    """How a run is divided into groups and partitions.
 
     Parameters
     ----------
-    grouping: a group's name by element, as it was asked for; an element that is not named is with the rest.
+    grouping: the requested group's name by element; an element that is not named is in the group `MAIN`.
     partitions: of each keyed hop; None until the first start, which takes the cluster's parallelism.
     moves: how often the run was moved.
-    generations: by group, the move that made its present checkpoint; groups that have not been moved are not named.
-    first: by group (under its full name), how many micro-batches count as having come before its own.
-    former: groups that are no more.
+    generations: by group, the number of the move that made its checkpoint; groups that no move has made are not named.
+    first: by a group's full name, the number of its micro-batch 0 at the sinks; 0 if it is not named.
+    former: groups that moves have replaced.
     """
 
     grouping: dict[str, str] = {}
@@ -48,28 +46,28 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def beginning(cls, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
-        """The one that a run is to begin with."""
+        """Return the layout with which a new run begins."""
         return cls(grouping=_plain(grouping), partitions=partitions)
 
     def asked(self, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
-        """The layout with what is asked for changed, and the rest as it is."""
+        """Return this layout with the requested grouping and partitions; an empty or None argument leaves it as it is."""
         return changed(self, grouping=_plain(grouping) if grouping else self.grouping, partitions=partitions or self.partitions)
 
     def full_name(self, group: str) -> str:
-        """A group's name with the move that made its checkpoint."""
+        """Return a group's full name, which contains the number of the move that made its checkpoint, if one did."""
         return full_name(group, self.generations.get(group, 0))
 
 
 def _plain(grouping: Mapping[str, str]) -> dict[str, str]:
-    """Without the elements that are with the rest."""
+    """Return a grouping without the elements in `MAIN`, so that equal groupings compare equal."""
     return {element: group for element, group in grouping.items() if group != MAIN}
 
 
 def changed(layout: Layout, **changes: Any) -> Layout:
-    """A layout with other fields."""
+    """Return a copy of a layout with some fields replaced."""
     return msgspec.structs.replace(layout, **changes)
 
 
 def full_name(group: str, generation: int) -> str:
-    """A group's name with the move that made its checkpoint."""
+    """Return a group's full name, which contains the number of the move that made its checkpoint, if one did."""
     return f"{group}{MOVED}{generation}" if generation else group

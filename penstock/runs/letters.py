@@ -1,4 +1,4 @@
-"""The dead letters of a run, read from its directory: what failed, why, and the events to be read again."""
+"""The dead letters of a run, read from its directory: which events failed, why, and how to replay them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,9 @@ class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Parameters
     ----------
-    element: that could not handle it; None where it could not be decoded. stream: it was in.
-    error: what was raised. line: of the application's code. raw: as it was read, where it could not be decoded.
-    event: otherwise; None where no single event was at fault.
+    element: the element that failed; None where the event could not be decoded. stream: the stream of the event.
+    error: the exception. line: the place in the application's code. raw: the undecoded event, where decoding failed.
+    event: the decoded event otherwise; None where no single event was at fault.
     """
 
     element: str | None
@@ -31,22 +31,22 @@ class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def place(self) -> str:
-        """The element, or that it was decoding."""
+        """Where it failed: the element's name, or ``decoding STREAM``."""
         return self.element or f"decoding {self.stream}"
 
     def again(self) -> str | None:
-        """As a line of JSON that a source can read again; None where there is no event, or it is no JSON."""
+        """Return the event as a line that a source can read again; None if there is no event, or no single line holds it."""
         if self.raw is not None:
             return self.raw if "\n" not in self.raw else None
         return msgspec.json.encode(self.event).decode() if isinstance(self.event, dict) else None
 
 
 def letters_of(run: Path) -> Iterator[Letter]:
-    """All that committed micro-batches have left, in their order.
+    """Yield all dead letters of committed micro-batches, in the order of the batches.
 
     Raises
     ------
-    SourceError: it is not the directory of a run, or of one in real time.
+    SourceError: the directory is not that of a run, or the run is in real time.
     """
     manifest = manifest_of(run)
     if manifest.is_real_time:
@@ -58,25 +58,20 @@ def letters_of(run: Path) -> Iterator[Letter]:
 
 
 def topics_of_letters(manifest: Manifest) -> list[str]:
-    """Where a run in real time leaves its dead letters; none of other runs."""
+    """Return the topics to which a run in real time writes its dead letters; an empty list for other runs."""
     return list(map(topic_of_letters, manifest.sources.values())) if manifest.is_real_time else []
 
 
 def topic_of_letters(topic: str) -> str:
-    """The topic for those of a topic in real time."""
+    """Return the topic for the dead letters of a source's topic, in real time."""
     return f"{topic}-dead-letters"
 
 
 def last_letters(run: Path, most: int) -> list[Letter]:
-    """The last ones, from as few files as hold them.
-
-    Raises
-    ------
-    SourceError: it is not the directory of a run.
-    """
-    decode, found = msgspec.json.Decoder(Letter).decode, list[Letter]()
+    """Return the last ``most`` dead letters, one or more, and read no more files than needed."""
+    decode, letters = msgspec.json.Decoder(Letter).decode, list[Letter]()
     for path in reversed(durable.matching(run / DEAD_LETTERS, "*.jsonl")):
-        found = [*map(decode, path.read_bytes().splitlines()), *found][-most:]
-        if len(found) == most:
+        letters = [*map(decode, path.read_bytes().splitlines()), *letters][-most:]
+        if len(letters) == most:
             break
-    return found
+    return letters

@@ -1,4 +1,4 @@
-"""Files of JSON lines, each a record of one type."""
+"""Reading files of JSON lines in which each line is a record of one type."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +13,7 @@ Record = TypeVar("Record")
 
 
 def records_of(path: Path, kind: type[Record]) -> Iterator[Record]:
-    """All records, in order; a line that is torn, which nothing relied on, is left out."""
+    """Yield all records, in order. A torn line is left out: nothing relied on it."""
     decode = msgspec.json.Decoder(kind).decode
     for line in journal.lines_of(path):
         with suppress(msgspec.DecodeError):

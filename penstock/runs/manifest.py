@@ -1,4 +1,4 @@
-"""The manifest of a run: ``manifest.json``, what must not change from one start to the next, and who runs it."""
+"""The manifest of a run: ``manifest.json``. It fixes what must not change between starts, and names the driver process."""
 
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -14,14 +14,14 @@ from penstock.storage import durable
 from penstock.storage.reach import reaching
 
 FORMAT = 1
-"""Of all files of a run; another version's is refused."""
+"""The version of the format of all files of a run; a run in another format is refused."""
 
 Form = TypeVar("Form", bound="Head")
 Mode = Literal["micro-batches", "real time"]
 
 
 class Driver(msgspec.Struct):
-    """The process that runs the run, or has run it last; times in seconds since the epoch."""
+    """The process that drives the run, or drove it last. Times are in seconds since the epoch."""
 
     id: str
     host: str
@@ -31,26 +31,26 @@ class Driver(msgspec.Struct):
 
 
 class Reads(msgspec.Struct, frozen=True):
-    """What a group reads: sources, and streams that other groups hand on."""
+    """The inputs of a group: its sources, and the streams that it reads from other groups."""
 
     sources: list[str]
     handed_on: list[str]
 
 
 class SinkPlace(msgspec.Struct, frozen=True):
-    """Where a sink is, and the last micro-batch of each group that went to where it was before."""
+    """The place of a sink and, by group, the last micro-batch that was written to the sink's former place."""
 
     place: str
     since: dict[str, int] = {}
 
 
 class Head(msgspec.Struct, kw_only=True):
-    """What every format's manifest says.
+    """The fields that a manifest has in every version of the format.
 
     Parameters
     ----------
-    run: what the run is called in its sinks. discarded: the runs that lay in its directory before, to be removed.
-    discarding: whether that is under way. place: where the directory lay when it was started last.
+    run: the run's identifier in its sinks. discarded: identifiers of earlier runs in the directory, which are to be removed.
+    discarding: whether their removal is under way. place: the directory's path at the last start.
     """
 
     format: int = 0
@@ -65,13 +65,13 @@ class Manifest(Head, kw_only=True):
 
     Parameters
     ----------
-    state: the schema of each element that keeps state. sources: where each is read, without options.
-    identities: what tells the thing in a source's place from another, where something does.
-    groups: a group's name by element. hops: how many keyed ones each group has. reads: what each group reads.
-    orders: in which a group's query reads its sources. places: where sinks are. beginnings: where the run has begun to read a
-        source.
-    handed: the shapes of events that groups hand on. spark: the version that has planned its last micro-batches; empty before
-        the first.
+    state: the schema of each element that keeps state. sources: the place of each source, without options.
+    identities: by source, a text that changes if its file or topic is replaced by another; None where there is none.
+    groups: a group's name by element. hops: by group, the number of keyed hops. reads: the inputs of each group.
+    orders: by group, its sources in the order in which its query numbers them. places: the places of sinks. beginnings: by
+        source, the position at which the run began to read it.
+    handed: the schemas of the streams between groups. spark: the version of Spark that planned the last micro-batches; empty
+        before the first.
     """
 
     format: int = FORMAT
@@ -101,32 +101,32 @@ class Manifest(Head, kw_only=True):
         return self.mode == "real time"
 
     def write(self, run: Path) -> None:
-        """Put it into a run's directory, wholly or not at all."""
+        """Write the manifest to a run's directory, atomically."""
         durable.write(run / MANIFEST, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n", durable.PRIVATE)
 
 
 def head_of(run: Path) -> Head | None:
-    """What the manifest of a directory says whatever its format; None where there is none.
+    """Return the part of a directory's manifest that every format has; None where there is no manifest.
 
     Raises
     ------
-    ConfigurationError: it is damaged, or of something else than a run.
+    ConfigurationError: the manifest is damaged, or is not that of a run.
     """
     head = _decoded(run, Head)
     if head is not None and not head.run:
         raise ConfigurationError(
-            f"{run} is no run's: its {MANIFEST} is of something else, and nothing in it is touched; choose another --name or "
-            "--runs."
+            f"{run} is not the directory of a run: its {MANIFEST} is of something else. Nothing in it was changed; choose "
+            "another --name or --runs."
         )
     return head
 
 
 def stored_manifest(run: Path) -> Manifest | None:
-    """The manifest of a directory that a start is to resume; None where there is none.
+    """Return the manifest of a run that is to be resumed; None where the directory has no manifest.
 
     Raises
     ------
-    ConfigurationError: it is damaged, or of another version.
+    ConfigurationError: the manifest is damaged, is not that of a run, or has another version's format.
     """
     head = head_of(run)
     if head is None:
@@ -139,11 +139,11 @@ def stored_manifest(run: Path) -> Manifest | None:
 
 
 def manifest_of(run: Path) -> Manifest:
-    """The manifest of a run that is looked at.
+    """Return the manifest of a run that is to be read only.
 
     Raises
     ------
-    SourceError: the directory is not that of a run, or of another version, or cannot be read.
+    SourceError: the directory is not that of a run, has another version's format, or cannot be read.
     """
     try:
         content = _read(run / MANIFEST)
@@ -183,7 +183,7 @@ def _decoded(run: Path, form: type[Form]) -> Form | None:
 
 
 def _read(file: Path) -> bytes:
-    """What a file holds; what is wrong with its store is said as such, but not that there is no file."""
+    """Return a file's content. An error of its store becomes a `StoreError`, but a missing file stays a `FileNotFoundError`."""
     try:
         with reaching(file):
             return file.read_bytes()

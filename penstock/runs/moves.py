@@ -1,4 +1,4 @@
-"""The moves of a run to other groups or partitions: ``moves.jsonl``, a record each."""
+"""The moves of a run to other groups or partitions: ``moves.jsonl``, with one record for each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,19 +11,19 @@ from penstock.storage import journal
 
 
 class Division(msgspec.Struct, frozen=True):
-    """How a run is divided: a group's name by element, and partitions."""
+    """How a run is divided: a group's name by element, and the number of partitions."""
 
     groups: dict[str, str]
     partitions: int | None
 
 
 class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run's directory keeps of a move of state; times in seconds.
+    """The record of a move of state. Times are in seconds.
 
     Parameters
     ----------
-    instances, checksum: counted in the old checkpoints, and the same in the new ones.
-    expected_s: assumed before it began. took_s: measured, from when all was settled until the new layout was in force.
+    instances, checksum: counted in the old checkpoints, and found equal in the new ones.
+    expected_s: the estimate before the move. took_s: measured, from the settled old layout until the new one was in force.
     """
 
     time: float
@@ -36,10 +36,10 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_move(run: Path, move: MoveRecord) -> None:
-    """Keep a move, after those before it."""
+    """Append a move to the run's record of moves."""
     journal.add(run / MOVES, msgspec.json.encode(move))
 
 
 def moves_of(run: Path) -> Iterator[MoveRecord]:
-    """All moves, in order."""
+    """Yield all moves of a run, in order."""
     return records_of(run / MOVES, MoveRecord)

@@ -1,4 +1,4 @@
-"""What a run's directory says of it, without Spark: whether it is on, how far it is, how fresh its results are."""
+"""A summary of a run from its directory, without Spark: its state, its progress, and the latency of its results."""
 
 import fcntl
 from contextlib import suppress
@@ -20,7 +20,7 @@ from penstock.storage.place import here_of, is_local
 from penstock.storage.reach import check, reaching
 
 RECENT_S = 60.0
-"""Rate and latency are of the micro-batches committed in so many seconds before the last."""
+"""Rate and latency cover the micro-batches that were committed within this many seconds before the last one."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Overview:
 
     Parameters
     ----------
-    state: ``running``; ``stopped``, and may be resumed; ``ended``, its input is over.
-    last_commit: seconds since the epoch. batches: committed, of all groups.
-    accepted, dead_lettered: source events in committed micro-batches; of a run in real time as its last stop has counted
-        them, None where it has gone on since.
-    rate: source events per second, and p50_s, p95_s: latency of results, lately; None where too little was committed, and
-        in real time.
+    state: ``running``; ``stopped``, and may be resumed; ``ended``, as its input has ended.
+    last_commit: seconds since the epoch. batches: number of committed micro-batches of all groups.
+    accepted, dead_lettered: source events in committed micro-batches. For a run in real time: the counts of its last stop, or
+        None if it has gone on since.
+    rate: source events per second, and p50_s, p95_s: latency of results in seconds, over the last `RECENT_S`; None where too
+        few micro-batches were committed, and in real time.
     """
 
     name: str
@@ -50,28 +50,28 @@ class Overview:
     trigger_s: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """As `penstock status --json` prints it."""
+        """Return the fields as `penstock status --json` prints them."""
         return asdict(self)
 
 
 def runs_in(directory: Path) -> list[Path]:
-    """The runs that lie in a directory, by name.
+    """Return the paths of the runs in a directory, sorted by name.
 
     Raises
     ------
-    SourceError: there is none.
+    SourceError: the directory has no run.
     """
     if not is_local(directory):
         check(directory)
     with reaching(directory):
-        found = sorted(directory / name for name in durable.names(directory) if is_run(directory / name))
-    if not found:
+        runs = sorted(directory / name for name in durable.names(directory) if is_run(directory / name))
+    if not runs:
         raise SourceError(f"There is no run in {directory}: start one with `penstock run`, or name another with --runs.")
-    return found
+    return runs
 
 
 def overview(run: Path) -> Overview:
-    """A run at a glance.
+    """Summarize a run.
 
     Raises
     ------
@@ -88,6 +88,7 @@ def overview(run: Path) -> Overview:
     committed = (record for ledger in ledgers for record in ledger if not record.moved)
     records = sorted(committed, key=lambda record: record.committed_us)
     last = max((record.committed_us for record in records), default=None)
+    # Summed records are left out, as they cover too long a time. The rate leaves out the first batch, whose start is unknown.
     single = [record for record in records if not record.summed]
     recent = [record for record in single if last is not None and record.committed_us > last - RECENT_S * 1e6]
     span = (recent[-1].committed_us - recent[0].committed_us) / 1e6 if recent else 0.0
@@ -112,7 +113,7 @@ def overview(run: Path) -> Overview:
 
 
 def counted_in_real_time(run: Path) -> Outcome | None:
-    """What the last stop of a run in real time has counted; None where a query has committed since."""
+    """Return the counts of the last stop of a run in real time; None if a query has committed since."""
     report = report_of_run(run)
     if report is None:
         return None
@@ -121,22 +122,22 @@ def counted_in_real_time(run: Path) -> Outcome | None:
 
 
 def _commits(run: Path) -> list[tuple[int, float]]:
-    """The last micro-batch of each query in real time, and when it was committed."""
-    found = (last_commit(run / CHECKPOINT / query) for query in durable.names(run / CHECKPOINT))
-    return [last for last in found if last is not None]
+    """Return the last micro-batch of each query in real time, with the time of its commit in seconds since the epoch."""
+    last_commits = (last_commit(run / CHECKPOINT / query) for query in durable.names(run / CHECKPOINT))
+    return [last for last in last_commits if last is not None]
 
 
 def _in_real_time(run: Path, manifest: Manifest) -> Overview:
     commits, state, counts = _commits(run), state_of(run, manifest), counted_in_real_time(run)
-    known = None if state == "running" else counts
+    valid_counts = None if state == "running" else counts
     return Overview(
         name=run.name,
         application=manifest.application,
         state=state,
         last_commit=max((moment for _, moment in commits), default=None),
         batches=sum(batch + 1 for batch, _ in commits),
-        accepted=None if known is None else known.accepted,
-        dead_lettered=None if known is None else known.dead_lettered,
+        accepted=None if valid_counts is None else valid_counts.accepted,
+        dead_lettered=None if valid_counts is None else valid_counts.dead_lettered,
         rate=None,
         p50_s=None,
         p95_s=None,
@@ -149,11 +150,11 @@ def _accepted(records: list[BatchRecord], sources: set[str]) -> int:
 
 
 def state_of(run: Path, manifest: Manifest) -> Literal["running", "stopped", "ended"]:
-    """By the lock that a run holds on its log until nothing of it is left; of a run in a store, by what its last driver has
-    said, where that was on another machine."""
+    """Tell whether a run is running by the lock on its log, which its processes hold until they end; for a run in a store
+    whose driver is on another machine, by whether the driver has released the run."""
     with suppress(FileNotFoundError), (here_of(run) / LOG).open("rb") as log:
         try:
-            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two who look do not see each other
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two observers do not take each other for the run
         except BlockingIOError:
             return "running"
     driver = manifest.driver

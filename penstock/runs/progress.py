@@ -1,4 +1,4 @@
-"""What Spark reports of each micro-batch: the newest reports one by one, and the sums of those before."""
+"""Spark's progress reports on micro-batches: the newest ones as they are, and the sums of those before."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -12,58 +12,58 @@ from penstock.storage import journal
 
 
 class Sums(msgspec.Struct):
-    """What the report of a run needs of all progresses."""
+    """Sums over progress reports, for the report of a run."""
 
     late: int = 0
     """Rows that Spark has dropped as late in query elements."""
     busy: dict[str, tuple[float, int]] = {}
-    """By query, the milliseconds of all micro-batches with input, and their rows."""
+    """By query: the total duration in milliseconds, and the rows, of all micro-batches with input."""
 
     def add(self, progresses: Iterable[dict[str, Any]]) -> None:
-        """Add progresses, or the sums of earlier ones; of a micro-batch that was repeated the last one's late rows count."""
+        """Add progress reports, or sums of them. If a micro-batch was repeated, only its last report's late rows count."""
         late: dict[tuple[str, int], int] = {}
-        for one in progresses:
-            if "sums" in one:
-                earlier = msgspec.convert(one["sums"], Sums)
+        for progress in progresses:
+            if "sums" in progress:
+                earlier = msgspec.convert(progress["sums"], Sums)
                 self.late += earlier.late
                 for name, (time_ms, rows) in earlier.busy.items():
                     self._work(name, time_ms, rows)
                 continue
-            operators = one.get("stateOperators") or ()
-            late[one.get("id", ""), one.get("batchId", 0)] = sum(
+            operators = progress.get("stateOperators") or ()
+            late[progress.get("id", ""), progress.get("batchId", 0)] = sum(
                 operator.get("numRowsDroppedByWatermark", 0) for operator in operators
             )
-            if rows := one.get("numInputRows", 0):
-                self._work(one.get("name") or "", one["durationMs"].get("triggerExecution", 0), rows)
+            if rows := progress.get("numInputRows", 0):
+                self._work(progress.get("name") or "", progress["durationMs"].get("triggerExecution", 0), rows)
         self.late += sum(late.values())
 
     @property
     def busiest(self) -> tuple[float, int]:
-        """The time and the rows of the query that was busy longest; hops between groups do not count twice."""
+        """The milliseconds and rows of the query with the longest total; one query, so that hops do not count twice."""
         return max(self.busy.values(), key=lambda busy: busy[0], default=(0.0, 0))
 
     def _work(self, name: str, time_ms: float, rows: int) -> None:
-        before_ms, before = self.busy.get(name, (0.0, 0))
-        self.busy[name] = (before_ms + time_ms, before + rows)
+        before_ms, rows_before = self.busy.get(name, (0.0, 0))
+        self.busy[name] = (before_ms + time_ms, rows_before + rows)
 
 
 class ProgressFile:
-    """The file of a run's progresses, a JSON object a line; the first may be the sums of those that were dropped.
+    """The file of a run's progress reports, one JSON object a line; the first may be the sums of reports that were dropped.
 
     Parameters
     ----------
-    keep: how many progresses are kept one by one.
+    keep: how many of the newest reports are not summed up.
     """
 
     def __init__(self, path: Path, keep: int) -> None:
         self._journal = journal.opened(path, keep, _summed, synced=False)
 
     def note(self, progress: dict[str, Any]) -> None:
-        """Keep a progress."""
+        """Append a progress report."""
         self._journal.append(json.dumps(progress, default=str).encode())
 
     def sums(self) -> Sums:
-        """Of all progresses there have been; a torn line is left out."""
+        """Return the sums over all progress reports of the run; a torn line is left out."""
         sums = Sums()
         sums.add(_parsed(self._journal.lines()))
         return sums

@@ -1,4 +1,4 @@
-"""One progress of a query, as Spark reports it after a micro-batch, from Spark 3.4 on."""
+"""A query's progress report, as Spark makes one after each micro-batch (from Spark 3.4 on), parsed."""
 
 import sys
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from penstock.connectors.lag import Positions, Waiting, behind, positions_of
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """What a progress says of one source; positions are None where its offsets do not count rows."""
+    """The part of a progress report on one source. Positions are None where the source's offsets do not count rows."""
 
     description: str
     rows: int
@@ -20,14 +20,14 @@ class SourceRecord:
     latest: Positions | None
     """The end of the source when the micro-batch was planned."""
     outstanding: float | None = None
-    """Of sources that count no rows that wait: files, or bytes, that do."""
+    """Files or bytes that wait, for sources that do not report how many rows do."""
 
     @property
     def taken(self) -> int:
-        """Rows in the micro-batch.
+        """The number of rows in the micro-batch.
 
-        Rows of a batch that is evaluated twice count twice, and some offsets of a compacted topic hold nothing, so the smaller
-        figure stands; but some sources count no rows at all, and then the offsets do.
+        Spark's count is too large if the batch was evaluated twice, and the difference of the offsets is if a compacted topic
+        has gaps, so this is the smaller of both. For sources that count no rows, it is the difference of the offsets.
         """
         if self.start is None or self.end is None:
             return self.rows
@@ -35,30 +35,30 @@ class SourceRecord:
 
     @property
     def lag(self) -> Waiting | None:
-        """Rows that were there and were left for later, at most, and at which partitions; None where that is not said."""
+        """At most how many rows were there and left for later, in all and by partition; None where Spark does not report it."""
         return behind(self.end, self.latest)
 
     @property
     def waiting(self) -> int | None:
-        """The rows of that."""
+        """The total number of rows of `lag`; None where Spark does not report it."""
         return None if self.lag is None else self.lag.rows
 
 
 @dataclass(frozen=True)
 class Record:
-    """A progress.
+    """A progress report of one query on one micro-batch.
 
     Parameters
     ----------
-    query, run: Spark's identifiers of the query, which stays from start to start, and of this start.
-    started: when the trigger began, seconds since the epoch.
-    phases: seconds by the names of ``durationMs``.
-    keys: keys whose state was written, or None.
+    query, run: Spark's identifiers of the query, which stays the same when it is restarted, and of this start.
+    started: when the trigger began, in seconds since the epoch.
+    phases: duration of each phase in seconds, by Spark's names in ``durationMs``.
+    keys: number of keys whose state was written; None without stateful operators.
     state_rows: rows in the state of all operators. late: rows that Spark dropped as late.
-    partitions: of the stateful operators, or None.
-    collected: seconds that all tasks of the session have taken until then, and those of them that were garbage collection; None
-        where that was not kept.
-    delivered: seconds that each sink took, of a run of Penstock.
+    partitions: number of partitions of the stateful operators; None without any.
+    collected: seconds that all tasks of the session have taken so far, and the part of that in garbage collection; None where
+        it was not recorded.
+    delivered: in a run of Penstock, the seconds that each sink took.
     """
 
     query: str
@@ -78,12 +78,12 @@ class Record:
 
     @property
     def ran(self) -> bool:
-        """Whether there was a micro-batch: Spark reports now and then that there was none."""
+        """Whether there was a micro-batch: Spark also reports now and then while a query is idle."""
         return "addBatch" in self.phases
 
     @property
     def taken(self) -> int:
-        """Rows of all sources."""
+        """The number of rows taken from all sources."""
         return sum(source.taken for source in self.sources)
 
     @property
@@ -93,19 +93,19 @@ class Record:
 
     @property
     def planning(self) -> float:
-        """Seconds before it is fixed which rows the micro-batch takes: a file source lists its files first of all."""
+        """Seconds until the micro-batch's rows are fixed; 0 if all sources are of files, listed at the very beginning."""
         listed = self.sources and all(source.description.startswith("FileStreamSource") for source in self.sources)
         return 0.0 if listed else self.phases.get("latestOffset", 0.0)
 
     @property
     def closing(self) -> float:
-        """Seconds after the sink is done: the batch's commit and what the phases leave open."""
+        """Seconds from the end of the sink's work: the commit, and the time that no phase accounts for."""
         open_ended = self.duration - sum(value for name, value in self.phases.items() if name != "triggerExecution")
         return max(0.0, self.phases.get("commitOffsets", 0.0) + max(0.0, open_ended))
 
 
 def record_of(progress: Mapping[str, Any]) -> Record | None:
-    """The record that a progress amounts to; None if it is none."""
+    """Parse a progress report; None if it is not one of a micro-batch."""
     try:
         phases = {name: float(value) / 1e3 for name, value in (progress.get("durationMs") or {}).items()}
         if "triggerExecution" not in phases:
@@ -137,7 +137,7 @@ def _collected(executors: Mapping[str, Any] | None) -> tuple[float, float] | Non
 
 
 def idle_of(event: Mapping[str, Any]) -> Record | None:
-    """The record of an event that says that a query had nothing to do; None if it is none."""
+    """Make a record, with number -1, of Spark's event that a query is idle; None if it is not such an event."""
     try:
         started = datetime.fromisoformat(str(event["timestamp"]).replace("Z", "+00:00")).timestamp()
         return Record(
@@ -148,7 +148,7 @@ def idle_of(event: Mapping[str, Any]) -> Record | None:
 
 
 OUTSTANDING = ("numFilesOutstanding", "numBytesOutstanding")
-"""What sources of tables and of files in stores say of what waits."""
+"""Metrics in which sources of tables, and of files in stores, report how much waits."""
 
 
 def _rows(source: Mapping[str, Any]) -> int:
@@ -160,9 +160,9 @@ def _source(source: Mapping[str, Any]) -> SourceRecord:
     if start is None and end is not None:
         start = {} if source.get("startOffset") is None else None
     metrics = source.get("metrics") or {}
-    left = next((metrics[name] for name in OUTSTANDING if name in metrics), None)
+    outstanding = next((metrics[name] for name in OUTSTANDING if name in metrics), None)
     description = str(source.get("description", ""))
-    return SourceRecord(description, _rows(source), start, end, latest, None if left is None else float(left))
+    return SourceRecord(description, _rows(source), start, end, latest, None if outstanding is None else float(outstanding))
 
 
 def _difference(later: Positions, earlier: Positions) -> int:

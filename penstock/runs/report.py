@@ -1,4 +1,4 @@
-"""The report of a run: ``report.json``, what was counted and measured, written when it stops."""
+"""The report of a run: ``report.json``, with all counts and measurements. It is written when the run stops."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +11,7 @@ from penstock.storage import durable
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of source events. In real time only the first four are known, and the others are left out."""
+    """How many source events were processed, failed or wait. In real time, only the first four counts are known."""
 
     accepted: int
     processed: int
@@ -27,7 +27,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ElementReport(msgspec.Struct, frozen=True):
-    """What an element did; service times in microseconds, by ``mean`` and quantile."""
+    """The figures of one element. Service times are in microseconds, by ``mean`` and quantile."""
 
     events: int
     dead_letters: int
@@ -38,15 +38,15 @@ class ElementReport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The report; every figure in it is measured. What a run in real time does not know is left out.
+    """The report of a run. Every figure is measured; a run in real time leaves out those that it cannot know.
 
     Parameters
     ----------
-    places: for each way that events go, how many left, and by how many fewer (``missing``), more (``extra``) or other ones
-        (``differs``, in micro-batches) came. uncounted: elements within which Spark counts nothing.
-    lag: what is queued, by source and partition. watermarks: by source, in ISO 8601.
-    latency_ms: by quantile, of ``timed_results``: those that an event caused; results of timers and windows are not. units:
-        what the figures are in, in words. delivery: of a run in real time, how its results come.
+    places: for each path of events, how many left, how many fewer (``missing``) or more (``extra``) arrived, and in how many
+        micro-batches other ones arrived (``differs``). uncounted: elements within which Spark counts nothing.
+    lag: queued rows, by source and partition. watermarks: by source, in ISO 8601.
+    latency_ms: by quantile, over the ``timed_results``: results that an event caused, not those of timers and windows. units:
+        the unit of each figure, in words. delivery: in real time, how results are delivered (such as at least once).
     """
 
     application: str
@@ -70,12 +70,12 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     ended: bool | None = None
 
     def write(self, path: Path, mode: int = durable.PRIVATE) -> None:
-        """Put it into a file, wholly or not at all."""
+        """Write the report to a file, atomically."""
         durable.write(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n", mode)
 
 
 def report_of_run(run: Path) -> Report | None:
-    """The report of a run's last stop; None where there is none that is whole."""
+    """Return the report of a run's last stop; None if there is none, or it cannot be parsed."""
     with suppress(FileNotFoundError, ValueError):
         return msgspec.json.decode(durable.read(run / REPORT), type=Report)
     return None

@@ -1,4 +1,4 @@
-"""The starts of a run: ``starts.jsonl``, a line for each, and for each change of settings during one."""
+"""The starts of a run: ``starts.jsonl``, with one line for each start, and for each change of settings during a start."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from penstock.storage import journal
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """Where a start has run: versions, the system, and the cores of the driver's machine."""
+    """The environment of a start: versions, the system, and the cores of the driver's machine."""
 
     penstock: str
     pyspark: str
@@ -24,8 +24,8 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The application: its file, None where a start from Python does not know it; its variable; its parameters, without
-    secrets.
+    """The application: its file (None where a start from Python does not know it), the variable in it, and its parameters,
+    without secrets.
     """
 
     file: str | None
@@ -34,11 +34,11 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """A start, or a change during one; options as of `penstock.engine.RunOptions`, without secrets. Times in seconds.
+    """A start, or a change during one. Options are those of `penstock.engine.RunOptions`, without secrets; times in seconds.
 
     Parameters
     ----------
-    resumed: whether the run had been started before. changed: whether it is a change during a start.
+    resumed: whether the run had been started before. changed: whether this is a change of settings during a start.
     """
 
     time: float
@@ -70,18 +70,18 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_start(run: Path, start: Start) -> None:
-    """Keep a start, after those before it: options that a Python caller gave in types of his own as what they amount to."""
+    """Append a start. Options that a Python caller gave in other types, such as NumPy's numbers, become plain values."""
     plain = msgspec.to_builtins(start, enc_hook=_plain)
     journal.add(run / STARTS, msgspec.json.encode(msgspec.convert(plain, Start, strict=False)))
 
 
 def starts_of(run: Path) -> Iterator[Start]:
-    """All starts, in order."""
+    """Yield all starts of a run, in order."""
     return records_of(run / STARTS, Start)
 
 
 def last_start(run: Path) -> Start | None:
-    """The last start, or change; None where there is none, or its line cannot be read."""
+    """Return the last start, or change; None if there is none, or its line cannot be parsed."""
     for line in deque(journal.lines_of(run / STARTS), maxlen=1):
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(line, type=Start)
@@ -89,5 +89,5 @@ def last_start(run: Path) -> Start | None:
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy's as Python's, and anything else, as a path, as text."""
+    """Turn a NumPy number into a Python number, and anything else (such as a path) into a text."""
     return value.item() if hasattr(value, "item") else str(value)

@@ -1,4 +1,4 @@
-"""A file of JSON lines that may grow while it is read."""
+"""Reading a file of JSON lines that may grow while it is read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,7 +11,7 @@ CHUNK = 4 << 20
 
 
 class Tail:
-    """Reads whole lines, each once; begins anew where the file was replaced."""
+    """Reads each whole line of a file once. Begins again at the first line if the file was replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -19,18 +19,18 @@ class Tail:
         self._inode = 0
 
     def lines(self, anew: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-        """The whole lines that have come since the last call; none, where there is no file.
+        """Yield the whole lines that were added since the last call; none if there is no file.
 
         Parameters
         ----------
-        anew: called where the file was replaced, before its lines come from the first one on.
+        anew: called if the file was replaced, before its lines are yielded from the first one on.
         """
         if not is_local(self.path):
-            whole, self._at, replaced = lines_after(self.path, self._at - 1)
+            complete, self._at, replaced = lines_after(self.path, self._at - 1)
             self._at += 1
             if replaced:
                 anew()
-            yield from whole
+            yield from complete
             return
         with suppress(FileNotFoundError), self.path.open("rb") as file:
             state = self.path.stat()
@@ -41,6 +41,6 @@ class Tail:
             file.seek(self._at)
             rest = b""
             while chunk := file.read(CHUNK):
-                *whole, rest = (rest + chunk).split(b"\n")
+                *complete, rest = (rest + chunk).split(b"\n")
                 self._at = file.tell() - len(rest)
-                yield from whole
+                yield from complete

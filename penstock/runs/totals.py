@@ -9,22 +9,22 @@ from penstock.runtime.tally import Counts
 
 
 class Totals(Counts):
-    """The sums over the committed batches of all groups."""
+    """The sums over the committed micro-batches of one group or of all groups."""
 
     batches: int = 0
     dead_lettered: int = 0
     places: dict[str, Place] = {}
     handed_on: dict[str, int] = {}
-    """Events that were read from other groups, by stream."""
+    """By stream, how many of its events were read from other groups."""
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
 
     def add(self, record: BatchRecord, external: frozenset[str], handed_on: frozenset[str]) -> None:
-        """Add a batch.
+        """Add a micro-batch of a group.
 
         Parameters
         ----------
-        external: the sources that are not hops, whose events count as accepted.
-        handed_on: streams that enter this group by a hop, which the group before has counted.
+        external: the group's sources that are not hops; their events count as accepted.
+        handed_on: streams that the group reads from other groups, which have counted them already.
         """
         sources = {name: source for name, source in record.sources.items() if name in external}
         streams = {name: events for name, events in record.streams.items() if name not in handed_on}

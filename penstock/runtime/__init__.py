@@ -1,4 +1,4 @@
-"""What happens inside one partition: decoding, keyless elements, containers of instances, staged output.
+"""The work inside one partition: decoding, keyless elements, containers of instances, staged output.
 
-Knows no engine: the Spark engine and the in-memory test driver both call it.
+It does not depend on an engine: both the Spark engine and the in-memory test driver call it.
 """

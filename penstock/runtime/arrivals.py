@@ -1,8 +1,7 @@
-"""What a micro-batch delivers to the keyed elements of a hop in one partition: kept as it came, and read in order, a part at a
-time.
+"""Arrivals: holds a micro-batch's blocks for the keyed elements of a hop in one partition, and returns their events in order.
 
-So the memory that a partition takes does not grow with the micro-batch: blocks beyond some bytes lie in a file, and of an
-element's events no more are decoded at once than their order asks for.
+The memory of a partition does not grow with the micro-batch: blocks beyond some bytes are spilled to a file, and only as many
+events of an element are decoded at once as their order requires.
 """
 
 import tempfile
@@ -21,25 +20,25 @@ from penstock.runtime.wire import Block
 from penstock.runtime.wiring import Wiring
 
 KEPT_IN_MEMORY = 16 << 20
-"""Bytes of blocks; those that come after lie in a file until they are read."""
+"""The most bytes of blocks in memory; later blocks are spilled to a file until they are read."""
 
 AT_ONCE = 20_000
-"""Events that are decoded at once, as nearly as blocks allow."""
+"""About how many events are decoded at once."""
 
 _decode = msgspec.msgpack.Decoder(Block).decode
 Moment = tuple[int, int]
-"""A place in the sources' order of delivery: ``major`` and ``minor`` of a lineage."""
+"""A position in the sources' order of delivery: ``major`` and ``minor`` of a lineage."""
 
 
 class _Kept(NamedTuple):
-    """A block in the order in which blocks came."""
+    """A block that waits to be read."""
 
     least: Moment
-    """The first of its events' places in the order of delivery."""
+    """The least position of its events in the order of delivery."""
     number: int
-    """How many blocks came before it, which orders those that begin at one place."""
+    """The number of its arrival, which orders blocks with equal ``least``."""
     content: bytes | tuple[int, int]
-    """The block's bytes; or, where it was put aside, its place in the file and its length."""
+    """The block's bytes; or, where it was spilled, its position in the file and its length."""
 
 
 class Arrivals:
@@ -47,7 +46,7 @@ class Arrivals:
 
     Parameters
     ----------
-    directory: where the file is made, if there is to be one; the system's own for temporary files unless given.
+    directory: where the file for spilled blocks is created, if needed; by default the system's directory for temporary files.
     """
 
     def __init__(self, wiring: Wiring, directory: str | None = None) -> None:
@@ -57,23 +56,24 @@ class Arrivals:
         self._file: IO[bytes] | None = None
 
     def add(self, content: bytes) -> None:
-        """Keep a block."""
+        """Take an encoded block."""
         block = _decode(content)
         element, _ = self._wiring.deliveries[block.target]
         self._number += 1
-        kept = _Kept(_least(block.lineage_columns), self._number, self._put(content))
-        self._kept.setdefault(element, []).append(kept)
+        arrival = _Kept(_least(block.lineage_columns), self._number, self._put(content))
+        self._kept.setdefault(element, []).append(arrival)
 
     def take(self, element: Element) -> Iterator[Block]:
-        """The blocks for an element, in the order of their first events; each is kept no longer."""
+        """Yield, and remove, the blocks for an element, in the order of their least positions."""
         waiting = self._waiting(element)
         while waiting:
             yield self._read(waiting.popleft())
 
     def deliveries(self, element: Element) -> Iterator[Delivery]:
-        """An element's events in the order in which their sources delivered them, some at a time; one delivery at the least."""
+        """Yield an element's events in the order of the sources, in one or more deliveries; an empty one if there are none."""
         waiting: deque[_Kept] = self._waiting(element)
         opened: list[Part] = []
+        # Events before the next waiting block's least position can be delivered: no waiting block holds an earlier one.
         while True:
             while waiting and (sum(map(len, opened)) < AT_ONCE or not _any_before(opened, waiting[0].least)):
                 block = self._read(waiting.popleft())
@@ -93,7 +93,7 @@ class Arrivals:
             self._bytes += len(content)
             return content
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - goes with this
+            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - lives as long as this object
         at = self._written
         self._file.write(content)
         self._written += len(content)

@@ -1,7 +1,7 @@
-"""Asynchronous calls: many under way at once, each within its time, on a loop that lasts as long as the process.
+"""Runs asynchronous calls concurrently, each with a timeout, on one event loop per process.
 
-The loop runs in a thread of its own, so that it may be used where another loop runs, as in a notebook; and what an application
-keeps on it, as a client with its connections, serves all micro-batches of the process.
+The loop runs in a thread of its own, so that it also works where another loop runs, as in a notebook. It lasts as long as the
+process, so that an application's clients keep their connections across micro-batches.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ Result = TypeVar("Result")
 
 
 class Outcome(NamedTuple):
-    """What came of a call: what it has returned, or yielded; or else its error."""
+    """The outcome of a call: its returned value, or a list of its yielded values; or its error."""
 
     result: Any
     error: BaseException | None = None
 
     def get(self) -> Any:
-        """The result; raises the error, where it has come to that."""
+        """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.result
@@ -34,34 +34,34 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         return future.result()
     finally:
-        future.cancel()  # where the wait was interrupted
+        future.cancel()  # has an effect only where the wait was interrupted
 
 
 async def side_by_side(chains: Iterable[Callable[[], Awaitable[None]]], at_once: int) -> None:
-    """Await chains of calls, begun in their order, so many at once; one that raises ends all."""
+    """Await chains of calls, at most ``at_once`` concurrently, begun in their order; if one raises, all are cancelled."""
     waiting, done = list(chains), 0
-    left = iter(waiting)
+    remaining = iter(waiting)
 
     async def take_the_next() -> None:
         nonlocal done
-        for chain in left:
+        for chain in remaining:
             await chain()
             done += 1
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(min(at_once, len(waiting))):
             tasks.create_task(take_the_next())
-    if done < len(waiting):  # never to be taken for done
+    if done < len(waiting):  # must not pass for complete
         raise RuntimeError("calls were cancelled from outside, before all were made")
 
 
 async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Outcome:
-    """Await an asynchronous call, for so many seconds at most; in a task of its own, whose cancellation is no other call's."""
+    """Await a call for at most ``timeout`` seconds, in a task of its own, so that its cancellation affects no other call."""
     try:
         return await asyncio.create_task(_outcome(call, event, timeout))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if task is not None and task.cancelling():  # all calls are to end, and not this one alone
+        if task is not None and task.cancelling():  # all calls are being cancelled, not this one alone
             raise
         return Outcome(None, error)
 
@@ -79,7 +79,7 @@ async def _outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Ou
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop, also after a task has raised what asyncio hands on to the loop: whoever awaits the task has it already."""
+    """Run a loop until it is closed. A task's SystemExit, which asyncio raises here as well as in its awaiter, is ignored."""
     while not loop.is_closed():
         try:
             loop.run_forever()
@@ -90,7 +90,7 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
 
 @lru_cache(maxsize=1)
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """The loop of a process; one that has been forked off has its own."""
+    """Return the event loop of a process, by its id, as a forked process needs a loop of its own."""
     loop = asyncio.new_event_loop()
     Thread(target=_keep_running, args=(loop,), name="penstock-async", daemon=True).start()
     return loop

@@ -1,4 +1,4 @@
-"""Calling the bodies of keyless elements: on each event, or on record batches."""
+"""Calls the bodies of keyless elements, on each event or on record batches."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -23,11 +23,11 @@ from penstock.runtime.wiring import Wiring
 def run_event_body(
     element: Element, batch: EventBatch, handed: list[Any], wiring: Wiring, tally: Tally, letters: DeadLetters
 ) -> list[EventBatch]:
-    """Call a keyless element of the event dialect on each event; what it emitted.
+    """Call a keyless element of the event dialect on each event; returns its emissions.
 
     Parameters
     ----------
-    handed: the events once more, to do with as the element likes.
+    handed: copies of the events, which the element may change.
     """
     tally.come(handed_to(element.name), batch.lineage)
     instance = element.prototype() if element.prototype else None
@@ -38,7 +38,7 @@ def run_event_body(
     with working(AtWork(tally.log, element.name)):
         element.prepare()
         if element.asynchronous:
-            with counted.timed_together(len(events)):
+            with counted.timed_together(len(events)):  # make all calls first; the loop below takes their outcomes
                 handle, handed = Outcome.get, _outcomes(element, handle, handed, tally.log)
         else:
             rows = counted.timed(range(len(events)))
@@ -51,6 +51,7 @@ def run_event_body(
                 if emissions:
                     emitter.add(emissions, row)
         if instance is not None and element.prototype and overrides(element.prototype, "on_batch"):
+            # What on_batch emits has no single cause, and counts as born with the latest event.
             born = int(batch.lineage.born.max())
             try:
                 emitter.add_uncaused(emitter.collect(instance.on_batch()), born)
@@ -60,7 +61,7 @@ def run_event_body(
 
 
 def _outcomes(element: Element, call: Callable[[Any], Any], events: list[Any], log: Lines) -> list[Outcome]:
-    """What came of an asynchronous call for each event, with as many under way at once as the element allows."""
+    """Make an asynchronous call for each event, as many concurrently as the element allows; returns their outcomes."""
     assert element.timeout is not None
     outcomes: list[Any] = [None] * len(events)
 
@@ -75,7 +76,7 @@ def _outcomes(element: Element, call: Callable[[Any], Any], events: list[Any], l
 def run_batch_body(
     element: Element, batch: EventBatch, columns: pa.RecordBatch, wiring: Wiring, tally: Tally, letters: DeadLetters
 ) -> list[EventBatch]:
-    """Call an element of the batch dialect on a record batch; what it returned."""
+    """Call an element of the batch dialect on a record batch; returns its output."""
     tally.come(handed_to(element.name), batch.lineage)
     body = _BatchBody(element, batch, wiring, letters)
     with tally.element(element.name).timed_together(len(batch)), working(AtWork(tally.log, element.name)):
@@ -90,7 +91,7 @@ class _BatchBody:
         self._emitted = wiring.codec(element.emits[0].event_type)
 
     def call(self, columns: pa.RecordBatch, lineage: LineageColumns) -> list[tuple[pa.RecordBatch, LineageColumns]]:
-        """Call the body; if it raises, halve the batch until the rows at fault stand alone."""
+        """Call the body; if it raises, halve the batch until each faulty row is alone, and becomes a dead letter."""
         try:
             output = conformed(self._element, self._element.body(columns), self._emitted)
         except FAULTS as error:
@@ -109,11 +110,11 @@ class _BatchBody:
 
 
 def conformed(element: Element, output: Any, emitted: Codec) -> pa.RecordBatch:
-    """What a body of the batch dialect has returned, with the columns of the stream that it goes into.
+    """Convert the output of a batch-dialect body to a record batch with the columns of the stream that it is emitted into.
 
     Raises
     ------
-    EmissionError: it lacks one, or holds a null that the stream does not allow.
+    EmissionError: a column is missing, or holds a null that the stream does not allow.
     """
     name, stream, schema = element.name, element.emits[0], emitted.schema
     if isinstance(output, Mapping):
@@ -133,5 +134,5 @@ def conformed(element: Element, output: Any, emitted: Codec) -> pa.RecordBatch:
         columns = [column.cast(field.type) for column, field in zip(output.columns, schema, strict=True)]
         output = pa.RecordBatch.from_arrays(columns, schema=schema)
     if not emitted.flat:
-        emitted.from_columns(output)  # raises where a value does not fit
+        emitted.from_columns(output)  # raises where a row is no valid event
     return output

@@ -1,4 +1,4 @@
-"""Codecs: events of one type as JSON, as MessagePack, and as Arrow columns."""
+"""Codecs: convert events of one type to and from JSON, MessagePack, Arrow columns and text fields."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -30,8 +30,8 @@ MARK = "\ufeff"
 class Codec:
     """Reads and writes the events of one type.
 
-    JSON is what enters and leaves; MessagePack, which keeps every value exactly, is what travels
-    between stages; columns are what the batch dialect and Parquet work on.
+    Sources and sinks use JSON. Stages exchange MessagePack, which keeps every value exactly. The batch dialect and Parquet use
+    columns.
     """
 
     def __init__(self, event_type: type[Event]) -> None:
@@ -44,9 +44,9 @@ class Codec:
         self._fields = fields = field_types(event_type)
         self.schema = arrow_schema(event_type)
         self.staged = arrow_schema(event_type, staged=True)
-        """As `schema`, of what waits to be loaded into a database: where it differs, it holds more values."""
+        """The schema of columns staged for a database: like `schema`, but some types hold more values."""
         self.flat = all(map(is_flat, fields.values())) and not demanding(event_type)
-        """Whether every field is a plain scalar, of which any value of its type will do."""
+        """Whether every field is a plain scalar without further constraints on its values."""
         self._fits = _fitting(fields) if self.flat else None
         self._to_column = {name: to_column(annotation) for name, annotation in fields.items()}
         self._to_staged = {name: to_column(annotation, staged=True) for name, annotation in fields.items()}
@@ -55,26 +55,26 @@ class Codec:
         self.floats = floats_of(event_type)
         """The fields that hold floats, and whether each may be None."""
         self.names = encoded_names(event_type)
-        """What JSON calls the fields."""
+        """The names of the fields in JSON, by field."""
         self._nested = {name: json_decoder(kind).decode for name, kind in fields.items() if is_nested(kind)}
         self._nothing, self._times = nothing_of(event_type, encoded=True), times_of(event_type)
 
     def checked(self, event: Any) -> Any:
-        """An event whose values are of its fields' types, as Python does not see to by itself.
+        """Check that an event's values have the types of its fields, which Python itself does not check.
 
-        One that holds lists, dicts or events is copied, so that what an element does to them later
-        does not change what it has emitted.
+        Returns the event. An event with lists, dicts or events in it is copied, so that an element cannot change it after
+        emitting it.
 
         Raises
         ------
-        msgspec.ValidationError: a value is not of its field's type; names the field.
+        msgspec.ValidationError: a value does not have its field's type; names the field.
         """
         if self._fits is not None and self._fits(event):
             return event
         return self.decode_msgpack(self.encode_msgpack(event))
 
     def to_columns(self, events: list[Any], *, staged: bool = False) -> pa.RecordBatch:
-        """Events as a record batch of `schema`, or of `staged`."""
+        """Return events as a record batch with the schema `schema`, or `staged`."""
         schema, changes = (self.staged, self._to_staged) if staged else (self.schema, self._to_column)
         columns = []
         for field in schema:
@@ -87,43 +87,43 @@ class Codec:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def from_columns(self, batch: pa.RecordBatch) -> list[Any]:
-        """The events of a record batch whose columns are those of `schema`.
+        """Return the events of a record batch that has the columns of `schema`.
 
         Raises
         ------
-        msgspec.ValidationError: the type does not allow one of them; of flat events that is not asked.
+        msgspec.ValidationError: a row is no valid event; not checked where the type is `flat`.
         """
         if self.flat:
             return list(map(self._of_fields, *self._lists(batch)))
         return self.from_rows(self._by_field(batch))
 
     def from_rows(self, rows: Iterable[dict[str, Any]]) -> list[Any]:
-        """The events of rows by the names of their fields, as tables give them back.
+        """Return the events of rows, which are dicts by the names of fields, such as tables return.
 
         Raises
         ------
-        msgspec.ValidationError: the type does not allow one of them.
+        msgspec.ValidationError: a row is no valid event.
         """
         return [convert(self.encoded(row), self.event_type, strict=False) for row in rows]
 
     def shown(self, batch: pa.RecordBatch, row: int) -> Any:
-        """One event of a record batch, for a dead letter: the values of its fields, where they make none."""
-        one = batch.slice(row, 1)
+        """Return one row of a record batch for a dead letter: as an event, or as a dict where it is no valid event."""
+        single = batch.slice(row, 1)
         try:
-            return self.from_columns(one)[0]
+            return self.from_columns(single)[0]
         except Exception:
-            return one.to_pylist(maps_as_pydicts="strict")[0]
+            return single.to_pylist(maps_as_pydicts="strict")[0]
 
     def to_json(self, batch: pa.RecordBatch) -> list[bytes]:
-        """The rows of a record batch as JSON, whether or not they make events: who reads them will ask."""
+        """Return the rows of a record batch as JSON. They are not validated; that is left to the reader."""
         return list(map(self.encode_json, self.rows(batch)))
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-        """The rows of a record batch, by the names that JSON has for fields."""
+        """Return the rows of a record batch as dicts by the fields' names in JSON."""
         return map(self.encoded, self._by_field(batch))
 
     def encoded(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row by the names of fields, by those that JSON has for them."""
+        """Rename the keys of a row from the names of fields to their names in JSON."""
         return row if self._to_encoded is None else self._to_encoded(row)
 
     def _by_field(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -133,11 +133,11 @@ class Codec:
         return [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in self.schema.names]
 
     def from_line(self, line: bytes) -> Any:
-        """An event whose only field is a text, from its UTF-8, without the mark that a file may begin with.
+        """Return an event whose only field is the text of a line in UTF-8, without a leading byte order mark.
 
         Raises
         ------
-        UnicodeDecodeError, msgspec.ValidationError: it is no UTF-8, or the type does not allow it.
+        UnicodeDecodeError, msgspec.ValidationError: the line is not UTF-8, or the field does not allow the text.
         """
         text = line.decode()
         if text[:1] == MARK:
@@ -148,38 +148,38 @@ class Codec:
         return convert({name: text}, self.event_type)
 
     def from_text(self, row: dict[str, str | None]) -> Any:
-        """An event from text fields, as a CSV line has them; an empty field is a missing one.
+        """Return an event from text fields, such as those of a CSV line; a field that is None counts as missing.
 
         Raises
         ------
-        msgspec.ValidationError: names the field whose text does not read as its type.
+        msgspec.ValidationError: a text does not convert to its field's type; names the field.
         """
-        given = {name: value for name, value in row.items() if value is not None}
-        refuse_numbers(given, self._times)
-        return convert(self._nothing | self._opened(given), self.event_type, strict=False)
+        present = {name: value for name, value in row.items() if value is not None}
+        refuse_numbers(present, self._times)
+        return convert(self._nothing | self._opened(present), self.event_type, strict=False)
 
     def _opened(self, texts: dict[str, Any]) -> dict[str, Any]:
-        """Texts by the names that JSON has for fields; of lists, dicts and events they are JSON."""
+        """Return texts by the fields' names in JSON; texts of lists, dicts and events are decoded from JSON."""
         return {
             self.names.get(name, name): self._nested[name](text) if name in self._nested else text
             for name, text in texts.items()
         }
 
     def from_message(self, payload: bytes, beside: dict[str, bytes | None]) -> Any:
-        """An event from JSON, and the texts of fields beside it, which replace what the JSON says of them.
+        """Return an event from JSON and from texts of fields beside it, which take precedence over the JSON.
 
         Raises
         ------
-        msgspec.DecodeError, UnicodeDecodeError: it is no JSON, or of other types; names the field.
+        msgspec.DecodeError, UnicodeDecodeError: the payload is no JSON, or a value has another type; names the field.
         """
         texts = self._of_texts(beside)
-        if not is_writable(texts):  # which JSON does not have
+        if not is_writable(texts):  # they hold values that JSON lacks, such as NaN
             return convert(msgspec.json.decode(payload) | texts, self.event_type)
         values: dict[str, Any] = {**open_json(payload)}
         return self.decode_json(self.encode_json(values | texts))
 
     def from_values(self, values: dict[str, Any] | bytes, beside: dict[str, bytes | None]) -> Any:
-        """An event from values in Python's own types, or from JSON, and the texts of fields beside it.
+        """Return an event from a dict of Python values, or from JSON, and from texts of fields beside it.
 
         Raises
         ------
@@ -212,17 +212,17 @@ class Codec:
 
 
 SCHEMA_ID = 5
-"""The bytes, of which the first is 0, by which producers with a schema registry begin what they write."""
+"""The length of the header, a zero byte and a schema id, with which producers that use a schema registry begin a value."""
 
 open_json = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-"""The fields of a JSON object, themselves undecoded."""
+"""Splits a JSON object into its fields, whose values stay undecoded."""
 
 
 def _fitting(fields: dict[str, Any]) -> Callable[[Any], bool]:
-    """Whether a flat event fits as it stands, by its values' types.
+    """Return a function that tells whether all values of a flat event have their fields' types.
 
-    Each event that is emitted is asked, so the question is compiled, as one would write it for these fields: a loop over them
-    takes five times as long.
+    The function is compiled for these fields, because it runs for each emitted event, and a loop over the fields takes five
+    times as long.
     """
     kinds = {f"type_of_{name}": plain(annotation) for name, annotation in fields.items()}
     tests = [

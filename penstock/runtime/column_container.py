@@ -1,4 +1,4 @@
-"""A container whose instances lie in columns: a keyed element of the batch dialect in one partition."""
+"""A container for a keyed element of the batch dialect in one partition: its instances' states lie in arrays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,6 @@ from penstock.errors import StateError
 from penstock.kinds.table import named
 from penstock.runtime.bodies import conformed
 from penstock.runtime.column_pages import DUE, HASH, TOUCHED, Array, ColumnPages, Field, Instances, fields_of, seconds_us
-from penstock.runtime.container import REARMED_AT_MOST
 from penstock.runtime.events import EventBatch
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.key_columns import Places
@@ -24,13 +23,14 @@ from penstock.runtime.lineage import LAST, NONE, Ints, Lineage, LineageColumns
 from penstock.runtime.pages import PageStore
 from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
+from penstock.runtime.timers import REARMED_AT_MOST
 
 NEVER = np.datetime64("NaT", "us")
 _DUE = Field("due", named("datetime"), True, None)
 
 
 class ColumnDelivery:
-    """What a micro-batch delivers, in order: events in columns, and their lineages."""
+    """All events of a micro-batch for one element, in order: a record batch, and the events' lineages."""
 
     def __init__(self, element: Element, stage: Stage, columns: pa.RecordBatch, lineage: LineageColumns) -> None:
         [self.stream] = element.inputs
@@ -41,19 +41,19 @@ class ColumnDelivery:
         return int(self.columns.num_rows)
 
     def take(self, rows: Ints) -> None:
-        """Leave only some events."""
+        """Keep only the events of some rows."""
         self.columns, self.lineage = self.columns.take(pa.array(rows)), self.lineage.take(rows)
 
     def row(self, row: int) -> tuple[Any, Any]:
-        """The stream, and an event."""
+        """Return the stream, and one of its events, for a dead letter."""
         return self.stream, self._codec.shown(self.columns, row)
 
 
 class ColumnContainer:
-    """Handles a micro-batch's events for one element, all of them at once.
+    """Applies a micro-batch's events to the instances of one element, all of them in one call.
 
-    Events are applied wholly or not at all: the body works on copies of the arrays. If it raises, the batch is halved until the
-    events at fault stand alone.
+    The body works on copies of the state arrays, so a call applies all of its events or none. If it raises, the batch is halved
+    until each faulty event is alone, and becomes a dead letter.
     """
 
     def __init__(self, element: Element, stage: Stage, store: PageStore, now: float, watermark: float | None) -> None:
@@ -72,7 +72,7 @@ class ColumnContainer:
         self._where: Ints = np.empty(0, np.int64)
 
     def handle(self, delivery: ColumnDelivery) -> None:
-        """Apply events, which are in order."""
+        """Apply a delivery's events, which must be in order."""
         handed = len(delivery)
         self._stage.tally.come(sent_to(self.element.name), delivery.lineage)
         late = Latecomers(self.element, self._stage).refuse_all(self._mark, delivery.lineage, delivery.row)
@@ -94,9 +94,9 @@ class ColumnContainer:
         self._pages.header.instances += len(self._held) - before
 
     def finish(self) -> float | None:
-        """Fire what is due, write the state, route what was emitted.
+        """Fire due timers, write the state, route the emissions.
 
-        Returns the time at which a timer of this container is next due, if there is one.
+        Returns when the next timer of this container is due, in seconds since the epoch; None where there is none.
         """
         self._fire()
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
@@ -109,9 +109,9 @@ class ColumnContainer:
     # --- instances ------------------------------------------------------------------------------
 
     def _open(self, places: Places) -> tuple[int, Any]:
-        """Read the pages of a batch's instances, of timers that are due, and some in which expired instances are to be dropped.
+        """Read the pages of the batch's instances, of due timers, and of the expiry sweep; drop expired and add new instances.
 
-        Returns how many instances there were, and for each that is held now False.
+        Returns the number of instances that existed before, and an array of False for all instances that are now held.
         """
         hashes, pages = self._key.hashes(places.identities), self._pages
         numbers = set(np.unique(pages.numbers(hashes)).tolist() if len(hashes) else ())
@@ -136,7 +136,7 @@ class ColumnContainer:
         return before, np.zeros(len(held), bool)
 
     def _made(self, identities: pa.Array, hashes: Ints) -> Instances:
-        """New instances."""
+        """Create instances with default state."""
         number = len(identities)
         own = {HASH: hashes, TOUCHED: np.full(number, self._now), DUE: np.full(number, NEVER)}
         return Instances(identities, own | {field.name: field.made(number) for field in self._fields})
@@ -145,19 +145,21 @@ class ColumnContainer:
         return self._made(pa.array([], pa.binary()), np.empty(0, np.int64))
 
     def _states(self, rows: Ints, keys: pa.RecordBatch) -> States:
-        """Copies of the states of instances that are held."""
+        """Copy the states of some held instances, for a call of the body."""
         arrays = {field.name: self._held.arrays[field.name][rows] for field in self._fields}
         return States(keys=keys, now=self._now, watermark=self._watermark, due=self._held.arrays[DUE][rows], **arrays)
 
     def _kept(self, states: States) -> dict[str, Array]:
-        """What a body has left of states, as it can be kept.
+        """Return the arrays of the states after a call, checked and converted to the types that pages store.
 
         Raises
         ------
-        StateError: it cannot; names the field.
+        StateError: an array cannot be stored; names the field.
         """
-        kept = {field.name: self._fitting(field, getattr(states, field.name), len(states.keys)) for field in self._fields}
-        return kept | {DUE: self._fitting(_DUE, states.due, len(states.keys))}
+        states_left = {
+            field.name: self._fitting(field, getattr(states, field.name), len(states.keys)) for field in self._fields
+        }
+        return states_left | {DUE: self._fitting(_DUE, states.due, len(states.keys))}
 
     def _fitting(self, field: Field, given: Any, number: int) -> Array:
         name = f"Element {self.element.name}: states.{field.name}"
@@ -167,7 +169,7 @@ class ColumnContainer:
         if field.numpy == np.object_:
             try:
                 column = pa.array(array, field.arrow)
-                array = column.to_numpy(zero_copy_only=False)  # as a page will give it back
+                array = column.to_numpy(zero_copy_only=False)  # the values as they will be read from the page
             except pa.ArrowException as error:
                 raise StateError(f"{name} cannot be kept: {error}; it is of type {field.kind.name}.") from error
             largest = pc.max(pc.binary_length(column)).as_py() or 0
@@ -192,7 +194,7 @@ class ColumnContainer:
 
     def _apply(self, delivery: ColumnDelivery, at: Ints, part: slice, is_applied: Array) -> None:
         """Call the body for a part of a batch; if it raises, for its halves in turn."""
-        if part.stop - part.start == len(at):  # which is so unless it has raised
+        if part.stop - part.start == len(at):  # the first call, for the whole batch
             places, compact = np.arange(len(self._where)), at.copy()
         else:
             places, compact = np.unique(at[part], return_inverse=True)
@@ -200,10 +202,10 @@ class ColumnContainer:
         rows, lineage = self._where[places], delivery.lineage.take(part)
         columns = delivery.columns.slice(part.start, part.stop - part.start)
         last = np.empty(len(places), np.int64)
-        last[compact] = np.arange(len(compact))  # of several rows the last to be assigned stands
+        last[compact] = np.arange(len(compact))  # the last assignment wins: each instance's last row
         states = self._states(rows, columns.select(self._key_columns.schema.names).take(pa.array(last)))
         try:
-            output, kept = self._call(self.element.body, columns, compact, states)
+            output, states_left = self._call(self.element.body, columns, compact, states)
         except FAULTS as error:
             if part.stop - part.start == 1:
                 stream, event = delivery.row(part.start)
@@ -214,13 +216,13 @@ class ColumnContainer:
             self._apply(delivery, at, slice(middle, part.stop), is_applied)
             return
         is_applied[rows] = True
-        self._keep(rows, kept)
+        self._keep(rows, states_left)
         if output.num_rows == len(places) != len(compact):
             lineage = LineageColumns.uncaused(lineage.born[last].tolist(), self._stage.tally.partition)
         self._emit(output, lineage.spread(output.num_rows))
 
     def _call(self, body: Callable[..., Any], *given: Any) -> tuple[pa.RecordBatch, dict[str, Array]]:
-        """What a body has returned, and what it has left of the states, which it is given last."""
+        """Call the body, or ``on_timer``; returns its output and the states it has left. The states are the last argument."""
         returned = body(*given)
         if returned is None:
             returned = pa.RecordBatch.from_pylist([], schema=self._emitted.schema)
@@ -244,7 +246,7 @@ class ColumnContainer:
             self._fire_until(np.full(len(self._held), seconds_us(self._clock)))
 
     def _fire_before_expiry(self, expired: Array, ends: Array) -> None:
-        """Fire timers that had come due before their instances expired, where no micro-batch has come in between."""
+        """Fire the timers of expired instances that came due before the expiry, when no micro-batch ran in between."""
         if self._clock is None:
             return
         clock, ran = seconds_us(self._clock), self._pages.header.ran
@@ -255,7 +257,7 @@ class ColumnContainer:
         self._fire_until(until)
 
     def _fire_until(self, until: Array) -> None:
-        """Fire the timers of instances up to a time of each, earliest first."""
+        """Fire the timers due by ``until``, which has one time for each held instance; earliest first."""
         if self.element.on_timer is None:
             return
         for _ in range(REARMED_AT_MOST):
@@ -268,11 +270,11 @@ class ColumnContainer:
             self._call_timer(ready)
 
     def _call_timer(self, rows: Ints) -> None:
-        """Call ``on_timer`` for instances, earliest first; if it raises, for the halves."""
+        """Call ``on_timer`` for the instances of some rows, earliest first; if it raises, for each half of them."""
         assert self.element.on_timer is not None
         identities = self._held.identities.take(pa.array(rows)).to_pylist()
         try:
-            output, kept = self._call(self.element.on_timer, self._states(rows, self._key_columns.keys(identities)))
+            output, states_left = self._call(self.element.on_timer, self._states(rows, self._key_columns.keys(identities)))
         except FAULTS as error:
             if len(rows) == 1:
                 lineage = Lineage(NONE, NONE, LAST, self._stage.tally.partition)
@@ -281,5 +283,5 @@ class ColumnContainer:
             for half in np.array_split(rows, 2):
                 self._call_timer(half)
             return
-        self._keep(rows, kept)
+        self._keep(rows, states_left)
         self._emit(output, LineageColumns.uncaused([NONE] * output.num_rows, self._stage.tally.partition))

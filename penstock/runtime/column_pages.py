@@ -1,4 +1,4 @@
-"""Pages whose instances lie in columns: one Arrow record batch each, read and written whole."""
+"""Pages of instances in columns: each page is one Arrow record batch, read and written whole."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from penstock.kinds.kind import Kind
 from penstock.runtime.pages import Directory, PageStore, page_numbers, pages_for
 
 PER_PAGE = 1024
-"""Instances on the average. A page is copied and not decoded, so it may hold more than one whose instances are objects."""
+"""Average number of instances. Such a page is copied, not decoded, so it may hold more than a page of objects."""
 
 Array = NDArray[Any]
 
 IDENTITY, HASH, TOUCHED, DUE = "_identity", "_hash", "_touched", "_due"
 OWN = {IDENTITY: pa.binary(), HASH: pa.int64(), TOUCHED: pa.timestamp("us"), DUE: pa.timestamp("us")}
-"""What a page keeps of an instance besides its fields: its encoded key and the hash of that, when it last got an event, and
-when its timer fires; null for never."""
+"""The columns of a page besides the state's fields: the encoded key, the key's hash, when the instance last got an event, and
+when its timer fires (null for never)."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the state, as an array holds it."""
+    """A field of the state, and its types on a page and in an array."""
 
     name: str
     kind: Kind
@@ -38,37 +38,37 @@ class Field:
 
     @property
     def arrow(self) -> pa.DataType:
-        """Its type on a page: times are of UTC, as in arrays."""
+        """The field's type on a page. Times are in UTC without a zone, as in arrays."""
         return self.kind.arrow() if self.numpy == np.object_ else pa.from_numpy_dtype(self.numpy)
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """Its type as an array."""
+        """The field's type in an array."""
         array: np.dtype[Any] = np.dtype(self.kind.array)
         return array
 
     def made(self, number: int) -> Array:
-        """The field of so many new instances."""
+        """Return the default values of the field for a number of new instances."""
         return np.full(number, self.default, self.numpy)
 
 
 def fields_of(state: type[Event]) -> list[Field]:
-    """The fields of an instance, as arrays hold them."""
+    """Return the fields of a state class."""
     kinds = field_types(state)
-    found = []
+    fields = []
     for field in msgspec.structs.fields(state):
         kind = array_kind(kinds[field.name])
-        assert kind is not None  # which has been checked
+        assert kind is not None  # checked when the application was built
         default = field.default
         if isinstance(default, datetime):
             default = default.astimezone(UTC).replace(tzinfo=None) if default.tzinfo else default
-        found.append(Field(field.name, kind, optional(kinds[field.name]), default))
-    return found
+        fields.append(Field(field.name, kind, optional(kinds[field.name]), default))
+    return fields
 
 
 @dataclass
 class Instances:
-    """Instances in columns: their encoded keys, and arrays by the names of `OWN` and of the fields."""
+    """Instances in columns: their encoded keys, and arrays by name, for the columns `OWN` and the state's fields."""
 
     identities: pa.Array
     arrays: dict[str, Array]
@@ -77,22 +77,22 @@ class Instances:
         return len(self.identities)
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Forget the others."""
+        """Keep only the instances that the mask marks."""
         self.identities = self.identities.filter(pa.array(mask))
         self.arrays = {name: array[mask] for name, array in self.arrays.items()}
 
     def add(self, other: "Instances") -> None:
-        """Append others."""
+        """Append other instances."""
         self.identities = pa.concat_arrays([self.identities, other.identities])
         self.arrays = {name: np.concatenate([array, other.arrays[name]]) for name, array in self.arrays.items()}
 
 
 class PageForm:
-    """How instances lie on a page: an Arrow record batch, with its schema.
+    """The format of a page: an Arrow stream of one record batch, with its schema.
 
     Parameters
     ----------
-    fields: of an instance's state.
+    fields: the fields of an instance's state.
     """
 
     def __init__(self, fields: Iterable[Field]) -> None:
@@ -102,14 +102,14 @@ class PageForm:
         self._numbers = pa.schema([field.with_type(pa.int64()) if times(field.type) else field for field in self.schema])
 
     def opened(self, content: bytes) -> pa.Table:
-        """The instances of a page, in the columns of today: a field that is new has its default, one that is wider its new
-        type.
+        """Decode a page that any version of the state class has written. A new field gets its default; a widened field is
+        cast to its new type.
         """
         table = pa.ipc.open_stream(content).read_all()
         if table.schema.equals(self.schema):
             return table
         columns = [
-            table[field.name].cast(field.type, safe=False)  # as Python makes floats of integers
+            table[field.name].cast(field.type, safe=False)  # large integers may be rounded as floats, as in Python
             if field.name in table.schema.names
             else pa.array(self.fields[field.name].made(len(table)), field.type)
             for field in self.schema
@@ -117,7 +117,7 @@ class PageForm:
         return pa.table(columns, schema=self.schema)
 
     def written(self, batch: pa.RecordBatch) -> bytes:
-        """A page of instances."""
+        """Encode instances as a page."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema) as stream:
             stream.write_batch(batch)
@@ -125,13 +125,13 @@ class PageForm:
         return content
 
     def divided(self, content: bytes) -> tuple[list[bytes], list[bytes]]:
-        """The instances of a page one by one: their encoded keys, and themselves."""
+        """Split a page into single instances: returns their encoded keys, and the instances in MessagePack."""
         table = self.opened(content).cast(self._numbers)
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         return table[IDENTITY].to_pylist(), list(map(msgspec.msgpack.encode, rows))
 
     def joined(self, entries: Iterable[bytes]) -> tuple[list[float], bytes]:
-        """When the timers of single instances are due, in seconds since the epoch, and the page of these instances."""
+        """Undo `divided`: returns the due times of the instances' timers, in seconds since the epoch, and their page."""
         columns = zip(*map(msgspec.msgpack.decode, entries), strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self._numbers, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._numbers)
@@ -139,21 +139,21 @@ class PageForm:
 
 
 class ColumnPages(Directory):
-    """The pages of one element in one partition.
+    """Reads and writes the pages of one element in one partition.
 
     Parameters
     ----------
-    fields: of an instance's state.
+    fields: the fields of an instance's state.
     """
 
     def __init__(self, element: str, store: PageStore, fields: Iterable[Field]) -> None:
         super().__init__(element, store)
         self._form = PageForm(fields)
         self._sizes: dict[int, int] = {}
-        """What the pages that were read had in bytes."""
+        """The sizes in bytes of the pages that were read, by number."""
 
     def read(self, numbers: Iterable[int]) -> Instances:
-        """The instances of some pages."""
+        """Read the instances of some pages."""
         tables = [self._form.schema.empty_table()]
         for number in sorted(numbers):
             stored = self._store.get(self._element, number)
@@ -167,10 +167,11 @@ class ColumnPages(Directory):
         return Instances(pa.concat_arrays(table[IDENTITY].chunks), arrays)
 
     def write(self, instances: Instances) -> None:
-        """Write the pages that were read, with these instances and no others; divide pages until they are small enough."""
+        """Write the given instances as the whole content of the pages read; split pages until they are small enough."""
         header = self.header
         wanted = max(header.pages, pages_for(header.instances, header.bytes, PER_PAGE))
         made = range(header.pages, wanted)
+        # Instances move to a new page from the page that it splits, so that one must be read, too.
         divided = {new - (1 << (new.bit_length() - 1)) for new in made} - set(made) - self._sizes.keys()
         if divided:
             instances.add(self.read(divided))
@@ -200,11 +201,11 @@ def _batch(instances: Instances, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _array(column: pa.ChunkedArray, field: Field | None) -> Array:
-    """A column as an array that can be written to."""
+    """Return a column as a writable array."""
     array: Array = column.to_numpy()
     return array.astype(field.numpy if field is not None else array.dtype, copy=not array.flags.writeable)
 
 
 def seconds_us(time: float) -> Any:
-    """A time in seconds since the epoch, as arrays have it."""
+    """Convert seconds since the epoch to a `numpy.datetime64` in microseconds, the type of times in arrays."""
     return np.datetime64(round(time * 1e6), "us")

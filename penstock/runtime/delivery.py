@@ -1,4 +1,4 @@
-"""What is delivered to one keyed element in one partition, in order: a micro-batch's events, or some of them."""
+"""Deliveries: a micro-batch's events, or some of them, for one keyed element in one partition, in order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,21 +19,21 @@ _raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 @dataclass(frozen=True)
 class Part:
-    """Events of one block: all of them, or those whose turn has come."""
+    """Decoded events of one block: all of them, or a selection."""
 
     stream: Stream[Any]
     events: list[Any]
     lineage: LineageColumns
     numbers: Ints
-    """Their numbers among the emissions of one event."""
+    """Numbers that order events caused by one source event; see `Block.numbers`."""
     encoded: memoryview
-    """The events of the whole block, as they travelled."""
+    """The whole block's events, as they were sent."""
     rows: list[int] | None
-    """Where these stand in the block; None for all of it."""
+    """The positions of ``events`` in the block; None for the whole block."""
 
     @classmethod
     def of(cls, block: Block, wiring: Wiring) -> "Part":
-        """A block, decoded."""
+        """Decode a block."""
         _, stream = wiring.deliveries[block.target]
         events = wiring.codec(stream.event_type).decode_block(block.events)
         return cls(stream, events, block.lineage_columns, block.numbers, block.events, None)
@@ -42,7 +42,7 @@ class Part:
         return len(self.events)
 
     def divided(self, mask: NDArray[np.bool_]) -> "tuple[Part, Part]":
-        """The events that a mask marks, and the others."""
+        """Split into the events that a mask marks, and the others."""
         return self._take(mask), self._take(~mask)
 
     def _take(self, mask: NDArray[np.bool_]) -> "Part":
@@ -55,13 +55,13 @@ class Part:
         return replace(self, events=events, lineage=lineage, numbers=numbers, rows=places)
 
     def raws(self) -> list[msgspec.Raw]:
-        """The events as they travelled."""
+        """Return the events still encoded, as they were sent."""
         raws = _raws(self.encoded)
         return raws if self.rows is None else [raws[row] for row in self.rows]
 
 
 class Delivery:
-    """Events with the streams by which they came and their lineages, all of one length and in the order of delivery."""
+    """Events with their streams and lineages: parallel sequences in the order of delivery."""
 
     def __init__(self, wiring: Wiring, parts: list[Part]) -> None:
         self._wiring, self._parts = wiring, parts
@@ -78,17 +78,17 @@ class Delivery:
         return len(self.events)
 
     def row(self, row: int) -> tuple[Stream[Any], Any]:
-        """An event, and the stream by which it came."""
+        """Return the stream of an event, and the event."""
         return self.streams[row], self.events[row]
 
     def singly(self) -> "Iterator[Delivery]":
-        """Each event as a delivery of its own."""
+        """Yield each event as a delivery of its own."""
         places = self._in_order([(part, row) for part in self._parts for row in range(len(part))])
         for part, row in places:
             yield Delivery(self._wiring, [part.divided(np.arange(len(part)) == row)[0]])
 
     def again(self, row: int) -> Any:
-        """An event as it came, whatever a hook has done to the lists and dicts in the one that it was handed."""
+        """Return an event as it arrived, also if a hook has changed the lists and dicts in the delivered one."""
         codec = self._wiring.codec(self.streams[row].event_type)
         return self.events[row] if codec.flat else codec.decode_msgpack(self._encoded[row])
 

@@ -1,4 +1,4 @@
-"""Reading instances that earlier versions of an element's code have stored: as they are, or through its ``migrate``."""
+"""Reads instances that earlier versions of an element's code have stored; old states are converted by its ``migrate``."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,12 +16,12 @@ from penstock.runtime.letters import FAULTS, described
 
 
 class EarlierReader:
-    """Decodes instances of one element, in whatever form they lie.
+    """Decodes instances of one element that were stored in the current or an earlier form.
 
     Parameters
     ----------
-    forms: those that there have been, by the number of migrations that an instance has behind it.
-    show_key: the value of an encoded key, for the sentence of an error.
+    forms: the earlier forms; an instance's ``form`` is the index of its own.
+    show_key: decodes an encoded key, for error messages.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class EarlierReader:
         self._values = {field.encode_name: msgpack_decoder(field.type).decode for field in fields}
 
     def read(self, identity: bytes, content: Any) -> Instance[Any]:
-        """An instance, in today's form.
+        """Decode an instance, and migrate it to the current form if needed.
 
         Raises
         ------
-        StateError: ``migrate`` has failed, or made what cannot be kept.
+        StateError: ``migrate`` has failed, or returned a state that cannot be stored.
         """
         stored = decode_shallow(content)
         if stored.form >= len(self._forms):
@@ -51,10 +51,10 @@ class EarlierReader:
                 raise ValueError(f"it has {len(whole):,} bytes, and at most {LARGEST_STATE:,} are kept")
             return self._decode(whole)
         except FAULTS as error:
-            what = "it cannot be read again" if form.whole else "migrate has failed"
+            reason = "it cannot be read again" if form.whole else "migrate has failed"
             raise StateError(
                 f"Element {self._name}: of the state of key {self._show_key(identity)!r}, stored with the fields "
-                f"{', '.join(form.fields) or 'none'}, {what}: {described(error)}; mend the class, and start again."
+                f"{', '.join(form.fields) or 'none'}, {reason}: {described(error)}; mend the class, and start again."
             ) from error
 
     def _migrated(self, form: EarlierForm, content: msgspec.Raw) -> Any:
@@ -72,7 +72,7 @@ class EarlierReader:
             if name in form.fitting:
                 old[name] = self._values[name](value)
             else:
-                with suppress(msgspec.DecodeError):  # a dict whose keys are events says too little without its type
+                with suppress(msgspec.DecodeError):  # a dict with events as keys, say, cannot be decoded without its type
                     old[name] = msgspec.msgpack.decode(value)
         state = self._prototype.migrate(old)
         if type(state) is not self._prototype:

@@ -1,4 +1,4 @@
-"""What an element emits, checked and gathered while it is handed many events."""
+"""Checks and collects what an element emits while it handles many events."""
 
 from collections.abc import Iterable, Sequence
 from inspect import isasyncgen, isawaitable, iscoroutine
@@ -14,12 +14,12 @@ from penstock.runtime.wiring import Wiring
 
 
 class Emitter:
-    """Collects what one element emits while it is handed many events.
+    """Collects what one element emits while it handles many events.
 
     Parameters
     ----------
-    causes: the lineages of those events.
-    partition: the one in which this happens.
+    causes: the lineages of these events.
+    partition: the number of the partition in which the element runs.
     """
 
     def __init__(self, element: Element, wiring: Wiring, causes: LineageColumns, partition: int) -> None:
@@ -32,12 +32,12 @@ class Emitter:
         self._emitted: dict[Stream[Any], tuple[list[Any], list[int]]] = {stream: ([], []) for stream in element.emits}
 
     def collect(self, result: Any) -> Sequence[Emission]:
-        """What a hook yielded or returned, run to its end and checked, before any of it counts.
+        """Exhaust what a hook yielded or returned, and check it; returns the emissions without adding them yet.
 
         Raises
         ------
-        EmissionError: it holds something other than events of declared streams.
-        msgspec.ValidationError: a value is not of its field's type.
+        EmissionError: the result holds something other than events of declared streams.
+        msgspec.ValidationError: a value does not have its field's type.
         """
         if result is None:
             return ()
@@ -58,35 +58,35 @@ class Emitter:
         return emissions
 
     def add(self, emissions: Sequence[Emission], cause: int) -> None:
-        """Keep emissions that an event caused, given its place among the causes."""
+        """Add emissions that an event caused, given its index among the causes."""
         for emission in emissions:
             events, rows = self._emitted[emission.stream]
             events.append(emission.event)
             rows.append(cause)
 
     def add_uncaused(self, emissions: Sequence[Emission], born: int) -> None:
-        """Keep emissions that no single event caused; they come after all that one did."""
+        """Add emissions that no single event caused; they come after all others. ``born`` is their birth."""
         self.add(emissions, len(self._causes.born) + len(self._uncaused_born))
         self._uncaused_born.append(born)
 
     @property
     def emitted(self) -> dict[Stream[Any], list[Any]]:
-        """The events that were kept so far, by stream."""
+        """The events added so far, by stream."""
         return {stream: events for stream, (events, _) in self._emitted.items()}
 
     def drop(self, causes: Iterable[int]) -> None:
-        """Forget what some events have caused so far; what they cause from now on counts."""
+        """Drop the emissions that some events have caused so far; those that they cause later count."""
         so_far = {stream: len(rows) for stream, (_, rows) in self._emitted.items()}
         self._dropped.update(dict.fromkeys(causes, so_far))
 
     def batches(self) -> Iterable[EventBatch]:
-        """All that was emitted, by stream."""
+        """Yield all emissions, as one batch per stream."""
         lineage = self._causes.followed_by(LineageColumns.uncaused(self._uncaused_born, self._partition))
         for stream, (events, rows) in self._emitted.items():
             if self._dropped:
                 nothing = dict.fromkeys(self._emitted, 0)
-                kept = [place for place, row in enumerate(rows) if place >= self._dropped.get(row, nothing)[stream]]
-                events, rows = [events[place] for place in kept], [rows[place] for place in kept]
+                places_left = [place for place, row in enumerate(rows) if place >= self._dropped.get(row, nothing)[stream]]
+                events, rows = [events[place] for place in places_left], [rows[place] for place in places_left]
             if events:
                 yield EventBatch(stream, lineage.take(rows), events=events)
 
@@ -105,8 +105,8 @@ class Emitter:
                 f"{self._element.name} emitted {thing!r}, which is in no stream, but declares that it emits into {declared}: "
                 f"write {first}.emit(event), or {first}(...) with the event's fields."
             )
-        what = f"into {thing.stream.name}" if isinstance(thing, Emission) else f"{thing!r}"
+        emitted = f"into {thing.stream.name}" if isinstance(thing, Emission) else f"{thing!r}"
         raise EmissionError(
-            f"{self._element.name} emitted {what}, but declares that it emits into {declared}: call a declared stream "
+            f"{self._element.name} emitted {emitted}, but declares that it emits into {declared}: call a declared stream "
             "with the event's fields, and name it in emits=."
         )

@@ -19,37 +19,37 @@ from penstock.runtime.stage import Stage
 
 _encode = json_encoder().encode
 Fit = Callable[[dict[str, Any] | bytes], Any]
-"""Makes an event of what a message says."""
+"""Makes an event from a message's values: a dict of Python values, or JSON."""
 
 
 class Misfit(NamedTuple):
-    """What a source has in the place of an event, and why it is none."""
+    """A row of a source that is known to be no event, and the reason."""
 
     row: Any
     reason: str
 
 
 class Entrance:
-    """The way from one source into a stage."""
+    """Decodes the rows of one source into events and hands them to a stage; what fails becomes a dead letter."""
 
     def __init__(self, stage: Stage, source: Source[Any]) -> None:
         self.greatest_time = NONE
-        """Of the events that have entered here; microseconds since the epoch."""
+        """The greatest event time of the events that have entered here; microseconds since the epoch."""
         self._stage, self._source = stage, source
         self._codec = stage.wiring.codec(source.event_type)
         self._tally = stage.tally.source(source.name)
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the events as columns."""
+        """The Arrow schema of the source's events."""
         return self._codec.schema
 
     def take(self, rows: Any, kind: str, lineage: LineageColumns, read: Callable[[bytes, Fit], Any] | None = None) -> None:
-        """Take rows of a kind (`penstock.connectors.source.RowKind`), or a record batch of the events' columns.
+        """Take rows of a kind (`penstock.connectors.source.RowKind`), or a record batch with the events' columns.
 
         Parameters
         ----------
-        read: of framed messages, what reads them.
+        read: decodes framed messages; needed for these only.
         """
         if isinstance(rows, pa.RecordBatch):
             self.columns(rows, lineage)
@@ -66,13 +66,13 @@ class Entrance:
             self.rows(rows, lineage)
 
     def json(self, payloads: list[bytes], lineage: LineageColumns, *, lines: bool = True) -> None:
-        """Decode JSON events; what does not decode becomes a dead letter. Blank lines are no events."""
+        """Decode JSON events; those that fail become dead letters. Blank lines are skipped."""
         decode = self._codec.decode_json
         self._tally.rows += len(payloads)
         try:
             events = [decode(payload) for payload in payloads]
         except Exception:
-            payloads = [payload.removeprefix(BOM_UTF8) for payload in payloads]  # which a file may begin with
+            payloads = [payload.removeprefix(BOM_UTF8) for payload in payloads]  # a file may begin with it
             whole = [row for row, payload in enumerate(payloads) if payload.strip() or not lines]
             self._tally.blank += len(payloads) - len(whole)
             self._decode_each([payloads[row] for row in whole], lineage.take(whole), decode, bytes)
@@ -81,7 +81,7 @@ class Entrance:
             self._enter(EventBatch(self._source, lineage, events=events))
 
     def given(self, events: list[Any], lineage: LineageColumns) -> None:
-        """Take events as they are, or as JSON, in bytes, that is yet to be decoded."""
+        """Take events as objects, or as JSON in bytes that must still be decoded."""
         kinds, codec = set(map(type, events)), self._codec
         if kinds <= {bytes}:
             self.json(events, lineage)
@@ -90,7 +90,7 @@ class Entrance:
         if kinds == {codec.event_type}:
             try:
                 own = codec.decode_block(codec.encode_msgpack(events))
-            except Exception:  # one of them is at fault, and is found below
+            except Exception:  # the faulty event is found below, one by one
                 pass
             else:
                 self._tally.accepted += len(events)
@@ -103,13 +103,13 @@ class Entrance:
         self._decode_each(events, lineage, decode, lambda event: event if isinstance(event, bytes) else shown(event).encode())
 
     def messages(self, rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
-        """Decode JSON events some of whose fields stand beside them, as a message's key and headers do."""
+        """Decode JSON events some of whose fields stand beside the JSON, in a message's key and headers."""
         self._tally.rows += len(rows)
         decode = self._codec.from_message
         self._decode_each(rows, lineage, lambda row: decode(row["payload"], row["beside"]), lambda row: bytes(row["payload"]))
 
     def framed(self, rows: list[dict[str, Any]], lineage: LineageColumns, read: Callable[[bytes, Fit], Any]) -> None:
-        """Decode messages whose schemas are in a registry, some of whose fields may stand beside them."""
+        """Decode messages whose schemas are in a registry; some fields may stand beside the payload."""
         self._tally.rows += len(rows)
         make = self._codec.from_values
 
@@ -119,7 +119,7 @@ class Entrance:
         self._decode_each(rows, lineage, decode, lambda row: bytes(row["payload"]))
 
     def texts(self, payloads: list[bytes], lineage: LineageColumns) -> None:
-        """Take events whose only field is a text, in UTF-8."""
+        """Decode events whose only field is a text, from lines in UTF-8."""
         self._tally.rows += len(payloads)
         decode = self._codec.from_line
         try:
@@ -131,7 +131,7 @@ class Entrance:
             self._enter(EventBatch(self._source, lineage, events=events))
 
     def rows(self, rows: list[Any], lineage: LineageColumns) -> None:
-        """Decode events given as text fields (CSV); what is known to be none is kept as a dead letter."""
+        """Decode events from text fields (CSV); each `Misfit` becomes a dead letter."""
         self._tally.rows += len(rows)
         decode = self._codec.from_text
 
@@ -146,7 +146,7 @@ class Entrance:
         """Take events that come as typed columns (Parquet); their types were checked at the start."""
         self._tally.rows += columns.num_rows
         codec = self._codec
-        if not codec.flat:  # an Enum, say, of which no column's type knows the members, or a least value
+        if not codec.flat:  # Arrow types do not check, say, the members of an Enum or a least value
             rows = [columns.slice(index, 1) for index in range(columns.num_rows)]
             self._decode_each(rows, lineage, lambda row: codec.from_columns(row)[0], _shown_row)
             return
@@ -165,7 +165,7 @@ class Entrance:
             try:
                 events.append(decode(row))
                 good.append(index)
-            except Exception as error:  # besides wrong JSON and types, say, JSON nested too deep
+            except Exception as error:  # invalid JSON, a wrong type, or JSON nested too deep, say
                 self._stage.letters.reject(self._source, raw(row), error, lineage.row(index))
         self._enter(EventBatch(self._source, lineage.take(good), events=events))
 

@@ -1,4 +1,4 @@
-"""Events of one stream on their way through a stage."""
+"""Batches of events of one stream on their way through a stage."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _encode = json_encoder().encode
 
 
 class EventBatch:
-    """Events of one stream with their lineages, as objects or as columns, whichever is asked for."""
+    """Events of one stream with their lineages; converted between objects and columns on demand."""
 
     def __init__(
         self,
@@ -33,22 +33,22 @@ class EventBatch:
         return len(self.lineage.born)
 
     def events(self, wiring: Wiring) -> list[Any]:
-        """The events as objects."""
+        """Return the events as objects."""
         if self._events is None:
             self._events = wiring.codec(self.stream.event_type).from_columns(self._columns)
         return self._events
 
     def own_copy(self, wiring: Wiring) -> list[Any]:
-        """The events for one element alone: what it does to the lists and dicts in them touches nobody else's."""
+        """Return the events for one element alone: copies, so that changes to lists and dicts in them stay private."""
         codec, events = wiring.codec(self.stream.event_type), self.events(wiring)
         return events if codec.flat else codec.decode_block(codec.encode_msgpack(events))
 
     def columns(self, wiring: Wiring, *, staged: bool = False) -> pa.RecordBatch:
-        """The events as a record batch.
+        """Return the events as a record batch.
 
         Parameters
         ----------
-        staged: in the columns of `Codec.staged`.
+        staged: whether columns have the types of `Codec.staged` instead of `Codec.schema`.
         """
         codec = wiring.codec(self.stream.event_type)
         if staged and self._columns is None and not codec.staged.equals(codec.schema):
@@ -58,7 +58,7 @@ class EventBatch:
         return self._columns.cast(codec.staged) if staged else self._columns
 
     def lines(self, wiring: Wiring) -> list[bytes]:
-        """The events as JSON, encoded once for all sinks that take lines."""
+        """Return the events as lines of JSON, which are encoded once for all sinks."""
         if self._lines is None:
             events = self.events(wiring)
             self._lines = list(map(_encode, events))

@@ -11,7 +11,7 @@ GROWTH = math.log(1.01)
 class Histogram(msgspec.Struct):
     """Counts per bucket; bucket b holds the values in (1.01^(b-1), 1.01^b].
 
-    A quantile is therefore wrong by half a per cent at the most. The unit is the caller's.
+    A quantile is therefore wrong by half a per cent at most. The unit is the caller's.
     """
 
     counts: dict[int, int] = {}
@@ -20,12 +20,12 @@ class Histogram(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        """How many values were added."""
+        """The number of values added."""
         return sum(self.counts.values())
 
     @property
     def mean(self) -> float | None:
-        """Their mean, or None where there is none."""
+        """The mean of the values; None where there are none."""
         return self.total / self.count if self.counts else None
 
     def add(self, value: float, times: int = 1) -> None:
@@ -43,7 +43,7 @@ class Histogram(msgspec.Struct):
         self.greatest = max(self.greatest, other.greatest)
 
     def quantile(self, probability: float) -> float | None:
-        """The value below which a share of all lies, or None where there is none."""
+        """Return the value below which a share of all values lies; None where there are none."""
         rank, seen = probability * self.count, 0
         for bucket in sorted(self.counts):
             seen += self.counts[bucket]
@@ -52,6 +52,6 @@ class Histogram(msgspec.Struct):
         return None
 
     def summary(self, probabilities: Iterable[float] = (0.5, 0.95, 0.99)) -> dict[str, float | None]:
-        """Quantiles by name (``p50``, ...) and the greatest value."""
+        """Return quantiles by name (``p50``, ...), and the greatest value as ``max``."""
         quantiles = {f"p{probability * 100:g}": self.quantile(probability) for probability in probabilities}
         return {**quantiles, "max": self.greatest if self.counts else None}

@@ -1,4 +1,4 @@
-"""A hop: the containers that one partition runs between two shuffles, for one micro-batch."""
+"""A hop: runs the containers of keyed elements in one partition between two shuffles, for one micro-batch."""
 
 import gc
 from collections.abc import Iterator
@@ -16,26 +16,26 @@ from penstock.runtime.pages import PageStore
 from penstock.runtime.stage import Stage
 
 SENT_AT_ONCE = 8 << 20
-"""Bytes on the way to later stages, of which more are not gathered."""
+"""Rows for later stages are passed on once they have this many bytes."""
 
 
 class Hop:
-    """Hands blocks of events to the containers of a hop, and lets their timers fire.
+    """Delivers events to the containers of a hop, and lets their timers fire.
 
     Parameters
     ----------
-    now: the micro-batch's processing time; watermark: the event time it has reached, if there is
-        one; both in seconds since the epoch.
+    now: the micro-batch's processing time. watermark: its event-time watermark, or None without event time. Both are in seconds
+        since the epoch.
     """
 
     def __init__(self, stage: Stage, arrivals: Arrivals, store: PageStore, now: float, watermark: float | None) -> None:
         self._stage, self._arrivals, self._store = stage, arrivals, store
         self._now, self._watermark = now, watermark
         self.due: float | None = None
-        """Once it has run, the earliest time at which a timer in this partition is due, if there is one."""
+        """After `run`, when the next timer in this partition is due, in seconds since the epoch; None without one."""
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """All rows for later stages, and the tally at their end."""
+        """Run all elements; yields the rows for later stages, and at last the tally."""
         for element in self._stage.wiring.hop(self._stage.tally.stage):
             if element.state is None:
                 yield from self._run(element)
@@ -44,7 +44,7 @@ class Hop:
         yield self._stage.finish()
 
     def _run(self, element: Element) -> Iterator[pa.RecordBatch]:
-        """Hand an element its events, some at a time."""
+        """Run an element of the event dialect, delivery by delivery."""
         container = self._container(element)
         settled = True
         for delivery in self._arrivals.deliveries(element):
@@ -62,7 +62,7 @@ class Hop:
         return Container(element, self._stage, self._store, self._now, self._watermark)
 
     def _run_columns(self, element: Element) -> None:
-        """Hand an element whose instances lie in columns its events, all at once."""
+        """Run an element of the batch dialect, with all its events in one delivery."""
         container = ColumnContainer(element, self._stage, self._store, self._now, self._watermark)
         with collector_paused(), working(AtWork(self._stage.tally.log, element.name)):
             delivery = self._columns_in_order(element)
@@ -86,10 +86,10 @@ class Hop:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Within the block, no garbage collection.
+    """Within the block, pause garbage collection.
 
-    The events of a delivery stay alive until it has been handled; searching them for cycles again and again took half of a
-    container's time.
+    The events of a delivery stay alive until it has been handled, so repeated searches for cycles among them find nothing; they
+    took half of a container's time.
     """
     gc.disable()
     try:

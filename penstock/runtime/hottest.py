@@ -1,4 +1,4 @@
-"""The keys that have most events of an element: counted in each micro-batch, and kept in bounded space."""
+"""Finds the keys with the most events of an element, in bounded memory."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -9,28 +9,28 @@ from zlib import crc32
 import msgspec
 
 SHARE = 0.02
-"""Of the events of a delivery, from which a key is hot there."""
+"""The least share of a delivery's events with which a key counts as hot."""
 LEAST = 3
-"""Events, below which a key is not hot."""
+"""The least number of events in a delivery with which a key counts as hot."""
 KEPT = 64
-"""Keys at most."""
+"""The most keys that are kept."""
 LONGEST = 60
-"""Characters of a key."""
+"""The most characters of a key that are shown."""
 
 
 class Hottest(msgspec.Struct):
-    """The events of hot keys, by key as it is shown.
+    """Counts of events of hot keys, by the key as it is shown.
 
-    Micro-batches and partitions are merged as summaries of Misra and Gries are (Agarwal et al., Mergeable Summaries, ACM TODS
-    38, 2013). A count is never too high, and too low by at most `SHARE` of the element's events, one in `KEPT` besides,
-    and `LEAST` for each delivery.
+    Counts of micro-batches and partitions are merged like Misra-Gries summaries (Agarwal et al., Mergeable Summaries, ACM TODS
+    38, 2013). A count is never too high. It is too low by at most `SHARE` of the element's events, plus one event in `KEPT`,
+    plus `LEAST` for each delivery.
     """
 
     counts: dict[str, int] = {}
 
     @classmethod
     def of(cls, identities: Sequence[bytes], decode: Callable[[bytes], Any]) -> "Hottest":
-        """Of the events of a delivery, by the identities of their instances."""
+        """Count the events of a delivery, given the identity of each event's instance."""
         if len(identities) < LEAST:
             return cls()
         counted = Counter(identities)
@@ -38,13 +38,13 @@ class Hottest(msgspec.Struct):
 
     @classmethod
     def counted(cls, identities: Iterable[bytes], times: Collection[int], decode: Callable[[bytes], Any]) -> "Hottest":
-        """Of the events of a delivery, by the identities of their instances, and how many each got."""
+        """Take the counts of a delivery, given distinct instances and how many events each got."""
         least = max(LEAST, SHARE * sum(times))
         pairs = zip(identities, times, strict=True)
         return cls({_shown(key, decode(key)): number for key, number in pairs if number >= least})
 
     def merge(self, other: "Hottest") -> None:
-        """Add what was counted elsewhere."""
+        """Add the counts of another partition or micro-batch."""
         for key, times in other.counts.items():
             self.counts[key] = self.counts.get(key, 0) + times
         if len(self.counts) > KEPT:
@@ -52,12 +52,12 @@ class Hottest(msgspec.Struct):
             self.counts = {key: times - excess for key, times in self.counts.items() if times > excess}
 
     def most(self, number: int) -> list[tuple[str, int]]:
-        """The hottest, the first of all first."""
+        """Return the hottest keys with their counts, in descending order."""
         return nlargest(number, self.counts.items(), key=lambda one: one[1])
 
 
 def _shown(identity: bytes, key: Any) -> str:
-    """A key as text; of a long one the beginning, and a checksum that tells it from others that begin so."""
+    """Return a key as text. A long one is cut, and a checksum appended that distinguishes keys with equal beginnings."""
     parts = key if isinstance(key, tuple) else (key,)
     text = ", ".join(str(part) for part in parts)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({crc32(identity):08x})"

@@ -1,4 +1,4 @@
-"""An instance, as a page keeps it."""
+"""Instances: the state and the timers of an element for one key."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -9,23 +9,23 @@ State = TypeVar("State")
 
 
 class Instance(msgspec.Struct, Generic[State], array_like=True):
-    """An instance as its page keeps it. Times are in seconds since the epoch."""
+    """An instance as its page stores it. Times are in seconds since the epoch."""
 
     state: State
     touched: float
-    """When it last got an event, in processing time."""
+    """The processing time of the last micro-batch that brought it an event."""
     due: float | None = None
-    """When its own timer fires."""
+    """When the timer that it has set itself fires; None where it has set none."""
     interval: float | None = None
-    """When its prototype's interval ends."""
+    """When ``on_interval`` is next due; None where the element has no ``every``."""
     form: int = 0
-    """How many migrations of its prototype's state it has behind it."""
+    """How many migrations its state has gone through."""
 
     @property
     def next_due(self) -> float | None:
-        """Its earliest timer."""
+        """When the earlier of its timers is due; None without a timer."""
         return min((time for time in (self.due, self.interval) if time is not None), default=None)
 
 
 decode_shallow: Callable[[Any], Instance[Any]] = msgspec.msgpack.Decoder(Instance[msgspec.Raw]).decode
-"""An instance whose state stays encoded."""
+"""Decodes an instance, but leaves its state encoded."""

@@ -1,4 +1,4 @@
-"""Which states are known to be kept as they are, without being encoded: each instance is asked in each micro-batch."""
+"""Fast checks whether a state can be stored, without encoding it; they run for each instance in each micro-batch."""
 
 import typing
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from penstock.app.window.windowed import Windowed
 from penstock.kinds.annotations import demanding
 
 SHORT = 1 << 16
-"""Texts below this length are surely small enough."""
+"""Texts below this length are certainly small enough to be stored."""
 FEW_WINDOWS = 10_000
-"""So many of plain values are surely small enough, too."""
+"""Fewer windows of plain values than this are certainly small enough, too."""
 WHOLE = f"type(state.{{0}}) is int and {-(2**63)} <= state.{{0}} < {2**63}"
 PLAIN: dict[Any, str] = {
     bool: "type(state.{0}) is bool",
@@ -23,7 +23,7 @@ PLAIN: dict[Any, str] = {
     str: f"type(state.{{0}}) is str and len(state.{{0}}) < {SHORT} and state.{{0}}.isascii()",
     bytes: f"type(state.{{0}}) is bytes and len(state.{{0}}) < {SHORT}",
 }
-"""Of a field of a type, the question, as Python's source."""
+"""By type, the check of a field as Python source; ``{0}`` stands for the field's name."""
 OF_REDUCERS: dict[Any, str] = {
     int: WHOLE,
     float: PLAIN[float],
@@ -31,7 +31,7 @@ OF_REDUCERS: dict[Any, str] = {
     float | None: "(state.{0} is None or type(state.{0}) is float)",
     tuple[float, int]: "True",
 }
-"""The same of what `NUMERIC` reducers keep, and nothing else changes."""
+"""The checks of states of `NUMERIC` reducers; these are changed by the reducers alone, so some need no test."""
 NUMERIC = (reducers.count, reducers.sum, reducers.mean, reducers.min, reducers.max)
 
 Asked = Callable[[Any], bool]
@@ -39,13 +39,13 @@ Asked = Callable[[Any], bool]
 
 @lru_cache(maxsize=64)
 def surely_kept(prototype: type[ProcessingElement]) -> Asked:
-    """Whether a state is known to be kept, where all its fields are plain scalars, or all its windows hold reducers' states
-    that are.
+    """Return a function that tells whether a state can certainly be stored. It may return True where all fields, or the states
+    of all windows, are plain scalars.
     """
     if issubclass(prototype, Windowed) and prototype.holds == ("open",) and _is_numeric(prototype.body):
         part = _compiled(prototype.body, OF_REDUCERS)
         if part is not None:
-            return lambda state: len(state.open) < FEW_WINDOWS and all(part(one.state) for one in state.open.values())
+            return lambda state: len(state.open) < FEW_WINDOWS and all(part(window.state) for window in state.open.values())
     return _compiled(prototype, PLAIN) or (lambda state: False)
 
 
@@ -54,7 +54,7 @@ def _is_numeric(body: type[ProcessingElement]) -> bool:
 
 
 def _compiled(cls: type[Any], questions: dict[Any, str]) -> Asked | None:
-    """The question of an instance of a class; None where one of its fields is of another type, or is asked more."""
+    """Compile the check for a class; None where it has fields of other types, or further constraints."""
     names, hints = cls.__struct_fields__, typing.get_type_hints(cls)
     if not names or demanding(cls) or not all(hints[name] in questions for name in names):
         return None

@@ -1,4 +1,4 @@
-"""Keys: which instance an event belongs to, and where that instance lives."""
+"""Keys: finds the instance that an event belongs to, and the partition of that instance."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -13,17 +13,17 @@ from penstock.kinds.event import Event, field_types
 from penstock.kinds.identity import spelling
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio: multiplying by it spreads the bits of a checksum, which depend on each other."""
+"""2^64 over the golden ratio. Multiplying by it mixes the bits of a checksum, which depend on each other."""
 
 
 class KeyReader:
-    """Reads an event's key, and from it the instance's identity, partition and hash.
+    """Reads an event's key, and computes the instance's identity (its encoded key), partition and hash.
 
     Parameters
     ----------
-    fields: of the event, that make up the key.
-    event_type: whose fields' types the key's parts have.
-    partitions: of the hop.
+    fields: the fields of the event that make up the key.
+    event_type: the type of the events, whose fields give the types of the key's parts.
+    partitions: the number of partitions of the hop.
     """
 
     def __init__(self, fields: tuple[str, ...], event_type: type[Event], partitions: int) -> None:
@@ -37,15 +37,15 @@ class KeyReader:
         self.partitions = partitions
 
     def identities(self, events: Sequence[Any]) -> list[bytes]:
-        """The encoded keys of events: equal for equal keys, and for them alone."""
+        """Return the encoded keys of events; they are equal if and only if the keys are."""
         return self.identities_of(map(self.value, events))
 
     def identities_of(self, keys: Iterable[Any]) -> list[bytes]:
-        """The encoded keys."""
+        """Encode keys."""
         return list(map(self._encode, keys if self._spellings is None else map(self._spelled, keys)))
 
     def _spelled(self, key: Any) -> Any:
-        """A key as all keys are written that are equal to it."""
+        """Return the canonical form of a key: one for all keys that are equal."""
         assert self._spellings is not None
         if len(self._spellings) == 1:
             [spell] = self._spellings
@@ -54,14 +54,14 @@ class KeyReader:
         return tuple(part if spell is None else spell(part) for spell, part in parts)
 
     def buckets(self, events: Sequence[Any]) -> NDArray[np.int64]:
-        """The partitions in which the events' instances live."""
+        """Return the partition of each event's instance."""
         return self.buckets_of_keys(list(map(self.value, events)))
 
     def buckets_of_keys(self, keys: list[Any]) -> NDArray[np.int64]:
-        """The partitions in which instances live, by their keys.
+        """Return the partition of each key's instance.
 
-        Whole numbers go round-robin, for there are often few of them and they often follow each
-        other; any other key goes by its hash.
+        Integers are assigned round-robin, because there are often few of them, and consecutive ones; other keys go by their
+        hash.
         """
         if self._spellings is not None:
             keys = list(map(self._spelled, keys))
@@ -70,7 +70,7 @@ class KeyReader:
         return self._spread_out(keys, self.identities_of(keys))
 
     def buckets_of(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
-        """The partitions in which instances live, by their encoded keys."""
+        """Return the partition of each instance, by encoded keys."""
         return self._spread_out(list(map(self.decode, identities)), identities)
 
     def _spread_out(self, keys: Sequence[Any], identities: Sequence[bytes]) -> NDArray[np.int64]:
@@ -79,14 +79,14 @@ class KeyReader:
         return np.where(whole >= 0, whole, hashed.astype(np.int64))
 
     def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
-        """32 bits each, that spread the instances of a partition over its pages."""
+        """Return a hash of 32 bits for each encoded key; it assigns the instances of a partition to pages."""
         return ((_spread(identities) >> np.uint64(8)) & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
     def hash(self, identity: bytes, /) -> int:
-        """The hash of one instance."""
+        """Return the hash of one encoded key."""
         return int(self.hashes([identity])[0])
 
 
 def _spread(identities: Sequence[bytes]) -> NDArray[np.uint64]:
-    """64 bits each, the same in every process."""
+    """Return a hash of 64 bits for each encoded key; it is equal in all processes."""
     return np.fromiter(map(crc32, identities), np.uint64, len(identities)) * SPREAD

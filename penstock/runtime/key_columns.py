@@ -1,4 +1,4 @@
-"""The keys of events in columns: which rows are of one instance, and where that instance lives."""
+"""Keys of events in columns: finds the instance of each row, and the partition of each instance."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,22 +16,22 @@ from penstock.runtime.lineage import Ints
 
 
 class Places(NamedTuple):
-    """The instances of a batch's rows, in the order of their first rows."""
+    """The distinct instances of a batch's rows, in the order of their first rows."""
 
     identities: list[bytes]
     first: Ints
-    """By instance, its first row."""
+    """The first row of each instance."""
     at: Ints
-    """By row, its instance."""
+    """The instance of each row, as an index into ``identities``."""
 
 
 class KeyColumns:
-    """Does for record batches what a `KeyReader` does for events, once for each key that differs.
+    """Reads the keys of record batches as a `KeyReader` reads those of events, once for each distinct key.
 
     Parameters
     ----------
-    fields: of the events, that make up the key.
-    codec: of the events.
+    fields: the fields of the events that make up the key.
+    codec: the codec of the events.
     """
 
     def __init__(self, reader: KeyReader, fields: Sequence[str], codec: Codec) -> None:
@@ -39,11 +39,11 @@ class KeyColumns:
         kinds = field_types(codec.event_type)
         self._kinds = [None if is_flat(kinds[field]) else list[kinds[field]] for field in fields]  # type: ignore[valid-type]
         self.schema = pa.schema([codec.schema.field(field) for field in fields])
-        """Of the keys."""
+        """The Arrow schema of the keys."""
         self._whole = [kinds[field] for field in fields] == [int]
 
     def buckets(self, columns: pa.RecordBatch) -> NDArray[np.int64]:
-        """The partitions in which the instances of events live."""
+        """Return the partition of each event's instance."""
         if self._whole:
             whole: NDArray[np.int64] = columns.column(self._fields[0]).to_numpy() % self._reader.partitions
             return whole
@@ -51,35 +51,35 @@ class KeyColumns:
         return self._reader.buckets_of_keys(self._keys(columns, first))[at]
 
     def places(self, columns: pa.RecordBatch) -> Places:
-        """The instances of events."""
+        """Find the instances of events."""
         first, at = self._distinct(columns)
         identities = self._reader.identities_of(self._keys(columns, first))
         known = dict(zip(reversed(identities), range(len(identities) - 1, -1, -1), strict=True))
         if len(known) == len(identities):
             return Places(identities, first, at)
-        # Keys that differ as values may be equal all the same: -0.0 and 0.0.
-        same = np.array([known[identity] for identity in identities], np.int64)
-        kept, numbers = np.unique(same, return_inverse=True)
-        return Places([identities[number] for number in kept.tolist()], first[kept], numbers[at])
+        # Distinct values may still be one key: -0.0 and 0.0.
+        group = np.array([known[identity] for identity in identities], np.int64)
+        firsts, numbers = np.unique(group, return_inverse=True)
+        return Places([identities[number] for number in firsts.tolist()], first[firsts], numbers[at])
 
     def keys(self, identities: Sequence[bytes]) -> pa.RecordBatch:
-        """The keys of instances, by their encoded forms."""
+        """Decode the keys of instances into columns."""
         keys = list(map(self._reader.decode, identities))
         parts = [keys] if len(self._fields) == 1 else [[key[place] for key in keys] for place in range(len(self._fields))]
         columns = [pa.array(for_columns(part), field.type) for part, field in zip(parts, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _distinct(self, columns: pa.RecordBatch) -> tuple[Ints, Ints]:
-        """The first row of each key, and for each row its key, both in the order of their first rows."""
+        """Find the distinct keys: returns the first row of each, and for each row the index of its key."""
         at, number = np.zeros(columns.num_rows, np.int64), 1
         for field in self._fields:
             at, number = _numbered(columns.column(field), at, number)
         first = np.empty(number if columns.num_rows else 0, np.int64)
-        first[at[::-1]] = np.arange(columns.num_rows - 1, -1, -1)  # of several rows the last to be assigned stands
+        first[at[::-1]] = np.arange(columns.num_rows - 1, -1, -1)  # assigned backwards, so that the first row wins
         return first, at
 
     def _keys(self, columns: pa.RecordBatch, rows: Ints) -> list[Any]:
-        """The keys of rows, as the events have them."""
+        """Return the keys of rows, with the Python types of the events' fields."""
         taken = columns.select(self._fields).take(pa.array(rows))
         parts = [
             column.to_pylist() if kind is None else convert(column.to_pylist(), kind, strict=False)
@@ -89,7 +89,7 @@ class KeyColumns:
 
 
 def _numbered(column: pa.Array, at: Ints, number: int) -> tuple[Ints, int]:
-    """Divide rows that have been divided by other columns further, by this one."""
+    """Refine a numbering of rows by one more column: returns each row's new number, and how many numbers there are."""
     encoded = column.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy().astype(np.int64)
     if number == 1:

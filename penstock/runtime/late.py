@@ -1,4 +1,4 @@
-"""Late events: which they are, and what becomes of them."""
+"""Late events: finds them, and applies the policy of their source."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,20 +12,20 @@ from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.stage import Stage
 
 Row = Callable[[int], tuple[Stream[Any], Any]]
-"""The stream by which an event has come, and the event, by its row."""
+"""Returns the stream of an event, and the event, by its row."""
 
 
 class Latecomers:
-    """The late events of one element in one partition, counted and treated as their sources say."""
+    """Counts the late events of one element in one partition, and treats them by the policies of their sources."""
 
     def __init__(self, element: Element, stage: Stage) -> None:
         self._element, self._stage = element, stage
         self._tally = stage.tally.element(element.name)
 
     def refuse_all(self, watermark: float | None, lineage: LineageColumns, row_of: Row) -> set[int]:
-        """The rows of events that are late and whose sources' policies keep them from being handled.
+        """Find and count late events; returns the rows of those that must not be handled, by their sources' policies.
 
-        Whether an event is late for a window of time the window knows.
+        Elements that judge lateness themselves, such as windows, are skipped.
         """
         if watermark is None or self._element.judges_lateness:
             return set()
@@ -39,7 +39,7 @@ class Latecomers:
         return refused
 
     def refuse(self, row: int, error: LateEventError, lineage: LineageColumns, row_of: Row) -> bool:
-        """Count a late event, and do with it what its source says; whether it is kept from being handled."""
+        """Count a late event, and apply its source's policy; returns whether the event must not be handled."""
         self._tally.late += 1
         policy = "dead-letter"
         if lineage.major[row] != LAST:

@@ -1,4 +1,4 @@
-"""Dead letters: events that could not be decoded or handled, kept with their error."""
+"""Dead letters: events that could not be decoded or handled, stored with their error."""
 
 import sysconfig
 from asyncio import CancelledError
@@ -6,30 +6,31 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import penstock
+from penstock.app.element import Element
 from penstock.app.stream import Source, Stream
 from penstock.errors import RunFailedError
 from penstock.kinds.coding import json_encoder
-from penstock.runtime.lineage import Lineage
+from penstock.runtime.lineage import LAST, NONE, Lineage
 from penstock.runtime.log import storable
 from penstock.runtime.output import LETTERS, Output
 from penstock.runtime.places import Seen, staged_in
 from penstock.runtime.tally import Tally
 
 FAULTS = (Exception, SystemExit, CancelledError)
-"""What user code may raise that concerns the event at hand, and not the process."""
+"""Exceptions of user code that count against the current event, not the process."""
 
 NOT_THE_USERS = (
     str(Path(penstock.__file__).parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     "<",
 )
-"""Where code lies that is not the application's: ours, Python's, and that of installed packages."""
+"""Prefixes of the paths of code that is not the application's: Penstock's, Python's, and that of installed packages."""
 
 _encode = json_encoder().encode
 
 
 def described(error: BaseException) -> str:
-    """An error as text, whatever its class makes of itself."""
+    """Return an error's class and text, even if its ``__str__`` raises."""
     try:
         text = str(error)
     except FAULTS:
@@ -38,44 +39,50 @@ def described(error: BaseException) -> str:
 
 
 class Failure(NamedTuple):
-    """What is kept of an error."""
+    """An error's text, and where it was raised."""
 
     message: str
     line: str | None
-    """The user's line at which it was raised, as file and number."""
+    """The line of the application's code at which it was raised, as file:number; None where it is not known."""
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
-        """Read off an error."""
+        """Describe an error."""
         return cls(described(error), _last_line(error))
 
 
 class DeadLetters:
-    """Where the failures of one stage go.
+    """Writes the dead letters of one stage.
 
     Parameters
     ----------
-    on_error: ``"stop"`` raises instead of keeping.
+    on_error: ``"stop"`` raises an error instead of writing a dead letter.
     """
 
     def __init__(self, output: Output, tally: Tally, on_error: Literal["dead-letter", "stop"]) -> None:
         self._output, self._tally, self._on_error = output, tally, on_error
 
     def reject(self, source: Source[Any], payload: bytes, error: BaseException, lineage: Lineage) -> None:
-        """Keep what a source handed over and could not be decoded."""
+        """Write a payload of a source that could not be decoded."""
         text = payload.decode("utf-8", "backslashreplace")
         self._write({"element": None, "stream": source.name, "raw": text}, Failure.of(error), lineage)
 
     def write(self, element: str, stream: Stream[Any], event: Any, error: BaseException | Failure, lineage: Lineage) -> None:
-        """Keep an event that an element, or a sink, could not handle; None where no single event was at fault.
+        """Write an event that an element or a sink could not handle; ``event`` is None where no single event was at fault.
 
         Raises
         ------
-        RunFailedError: the application says that errors stop the run.
+        RunFailedError: ``on_error`` is ``"stop"``.
         """
         self._tally.element(element).dead_letters += 1
         failure = error if isinstance(error, Failure) else Failure.of(error)
         self._write({"element": element, "stream": stream.name, "event": event}, failure, lineage)
+
+    def write_uncaused(self, element: Element, error: BaseException, born: int, event: Any = None) -> None:
+        """Write a dead letter for a hook that no single event called, with the event that had waited for it, if any."""
+        came_by = (stream for stream in element.inputs if stream.event_type is type(event))
+        stream = next(came_by, element.inputs[0])
+        self.write(element.name, stream, event, error, Lineage(born, NONE, LAST, self._tally.partition))
 
     def _write(self, letter: dict[str, Any], failure: Failure, lineage: Lineage) -> None:
         if self._on_error == "stop":
@@ -97,7 +104,7 @@ class DeadLetters:
 
 
 def _last_line(error: BaseException) -> str | None:
-    """The innermost line of the user's own at which an error was raised; without reading sources, as `traceback` does."""
+    """Find the innermost line of the application's code in an error's traceback; unlike `traceback`, reads no sources."""
     trace, line = error.__traceback__, None
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -108,7 +115,7 @@ def _last_line(error: BaseException) -> str | None:
 
 
 def shown(event: Any) -> str:
-    """An event that JSON cannot hold, as text."""
+    """Return the repr of an event that cannot be encoded as JSON."""
     try:
         return storable(repr(event))
     except FAULTS:

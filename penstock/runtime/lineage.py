@@ -1,4 +1,4 @@
-"""Lineage: what an event inherits from the source event that it descends from."""
+"""Lineage: the data that an event inherits from the source event that caused it."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,28 +7,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 NONE = -(2**62)
-"""Stands for 'no time' in columns of microseconds, which are never null."""
+"""Means 'no time' in columns of microseconds, which are never null."""
 
 LAST = 2**62
-"""The order of what no single event caused (per-batch and timer emissions): after all events."""
+"""The ``major`` of events that no single event caused (from timers and ``on_batch``): they come after all others."""
 
 SOURCE_SHIFT = 56
-"""The bits of ``minor`` above this one number the source."""
+"""The bits of ``minor`` from this one on hold the number of the source."""
 
 
 class Lineage(NamedTuple):
-    """Times in microseconds since the epoch; (major, minor) is the source's order of delivery."""
+    """An event's lineage. Times are microseconds since the epoch; (major, minor) orders events as sources delivered them."""
 
     born: int
-    """When the source event was meant to be sent; latency counts from here."""
+    """When the source event was meant to be sent; latencies are measured from this time."""
     time: int
-    """The source event's own time, as long as its lateness has not been judged; else NONE."""
+    """The source event's event time until its lateness has been judged; NONE afterwards."""
     major: int
     minor: int
 
     @property
     def origin(self) -> tuple[int, int] | None:
-        """The source event's identity within a micro-batch, or None where several caused this one."""
+        """The source event's identity within a micro-batch; None where no single event caused this one."""
         return None if self.major == LAST else (self.major, self.minor)
 
 
@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 
 
 class LineageColumns(NamedTuple):
-    """The lineages of many events, as int64 arrays of one length."""
+    """The lineages of many events, as int64 arrays of equal length."""
 
     born: Ints
     time: Ints
@@ -45,28 +45,28 @@ class LineageColumns(NamedTuple):
 
     @classmethod
     def uncaused(cls, born: Sequence[int], partition: int) -> "LineageColumns":
-        """Of emissions that no single event caused, given their births."""
+        """Make lineages for emissions that no single event caused, given their births."""
         births = np.array(born, np.int64)
         return cls(births, *(np.full(len(births), value, np.int64) for value in (NONE, LAST, partition)))
 
     def row(self, index: int) -> Lineage:
-        """One lineage."""
+        """Return the lineage of one row."""
         return Lineage(*(int(column[index]) for column in self))
 
     def take(self, rows: Any) -> "LineageColumns":
-        """Some of them: by their indices, a mask or a slice."""
+        """Return the lineages of some rows, given by indices, a mask or a slice."""
         return LineageColumns(*(column[rows] for column in self))
 
     def followed_by(self, others: "LineageColumns") -> "LineageColumns":
-        """These rows, and then the others."""
+        """Concatenate these lineages and others."""
         return LineageColumns(*(np.concatenate(pair) for pair in zip(self, others, strict=True)))
 
     def judged(self) -> "LineageColumns":
-        """The lineages without the events' own times, which nothing needs once it is known whether the events are late."""
+        """Return the lineages without event times, which are not needed once lateness has been judged."""
         return self._replace(time=np.full(len(self.time), NONE, np.int64))
 
     def spread(self, rows: int) -> "LineageColumns":
-        """For a batch whose rows cannot be traced one by one: the youngest birth, and no order."""
+        """Return lineages for an output of ``rows`` rows; if their number differs, with the latest birth and no origin."""
         if rows == len(self.born):
             return self
         born = self.born.max() if len(self.born) else NONE
@@ -74,16 +74,16 @@ class LineageColumns(NamedTuple):
 
 
 def joined(parts: Sequence[LineageColumns]) -> LineageColumns:
-    """The lineages of some events, then those of others, and so on."""
+    """Concatenate lineages."""
     return LineageColumns(*np.concatenate([np.empty((4, 0), np.int64), *map(np.stack, parts)], axis=1))
 
 
 def in_order(lineage: LineageColumns, numbers: Sequence[Ints]) -> Ints | None:
-    """How to put events in the order of delivery; None where they are.
+    """Return the indices that sort events into the order of delivery; None where they are in order already.
 
     Parameters
     ----------
-    numbers: of the events among the emissions of one event, part by part.
+    numbers: part by part, the numbers that order events caused by one source event; see `Block.numbers`.
     """
     order = np.lexsort((np.concatenate([np.empty(0, np.int64), *numbers]), lineage.minor, lineage.major))
     return None if np.array_equal(order, np.arange(len(order))) else order

@@ -1,4 +1,4 @@
-"""What elements print and log, with who was at work: it travels to the driver with the tally, up to a bound for each task."""
+"""Captures what elements print and log, by element and key. The tally takes it to the driver, up to a limit per task."""
 
 import logging
 import sys
@@ -13,18 +13,18 @@ import msgspec
 from penstock.visible import visible
 
 KEPT = 1 << 16
-"""Characters of a task in one micro-batch, of which more are not kept, but counted."""
+"""The most characters kept per task and micro-batch; further lines are only counted."""
 BESIDE, LONGEST_KEY, LONGEST_LEVEL = 32, 200, 20
-"""What a line takes besides its text, about; and what is kept of a key and of the name of a level."""
+"""Characters: a line's overhead besides its text, and the most that are kept of a key and of a level's name."""
 PRINTED = "PRINT"
 ELEMENT_LOG = "elements.log"
-"""The file of a run in which it is kept."""
+"""The file of the captured lines, in the directory of a run."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 
 
 class Line(msgspec.Struct, array_like=True):
-    """A line, or a record with all its lines."""
+    """A printed line, or a log record with all its lines."""
 
     time: float
     """Seconds since the epoch."""
@@ -35,14 +35,14 @@ class Line(msgspec.Struct, array_like=True):
 
 
 class Lines(msgspec.Struct):
-    """What a task has kept."""
+    """The lines that a task has kept, the number of lines left out, and the characters that still fit."""
 
     lines: list[Line] = []
     left_out: int = 0
     room: int = KEPT
 
     def add(self, line: Line) -> None:
-        """Keep a line while there is room."""
+        """Keep a line while there is room; count it otherwise."""
         if self.room <= 0:
             self.left_out += 1
             return
@@ -52,11 +52,11 @@ class Lines(msgspec.Struct):
 
 
 class AtWork:
-    """The element whose hooks are called, and for which key.
+    """The element whose hooks are being called, and the key for which; captures what they print and log.
 
     Parameters
     ----------
-    decode: makes a key of its identity.
+    decode: returns the key of an identity.
     """
 
     __slots__ = ("_begun", "_begun_by", "_decode", "_lines", "element", "identity", "muted")
@@ -66,16 +66,16 @@ class AtWork:
         self.identity: bytes | None = None
         self._begun_by: bytes | None = None
         self.muted = False
-        """Whether what has happened before happens again."""
+        """Whether to drop all text: set while events are replayed, which have printed already."""
 
     def of(self, identity: bytes) -> "AtWork":
-        """The element at work for one key alone, while others are at work beside it."""
+        """Return a copy for one key alone; asynchronous hooks run for several keys at the same time."""
         alone = AtWork(self._lines, self.element, self._decode)
         alone.identity = identity
         return alone
 
     def write(self, text: str) -> None:
-        """Take what is printed; a line is kept once it has ended, or another key is at work."""
+        """Capture printed text. A line is kept once it ends, or once another key prints."""
         if self.muted:
             return
         if self._begun_by != self.identity:
@@ -88,14 +88,14 @@ class AtWork:
             self.end()
 
     def end(self) -> None:
-        """Keep a line that has not ended."""
+        """Keep the last line although it has not ended."""
         if self._begun:
             now, self.identity = self.identity, self._begun_by
             self.keep(PRINTED, self._begun)
             self._begun, self.identity = "", now
 
     def keep(self, level: str, text: str) -> None:
-        """Keep a line, or the lines of a record; whatever they hold, that is no fault of the event at hand."""
+        """Keep a printed line or a log record. Never raises over its content, so that no event fails for it."""
         if not self.muted:
             key = self._key() if self._lines.room > 0 else None
             self._lines.add(Line(time.time(), storable(level)[:LONGEST_LEVEL], self.element, key, storable(text)))
@@ -105,12 +105,12 @@ class AtWork:
             return None
         try:
             return storable(repr(self._decode(self.identity)))[:LONGEST_KEY]
-        except Exception:  # of a class of the application's own
+        except Exception:  # raised by a key class of the application
             return "a key that cannot be shown"
 
 
 def storable(text: str) -> str:
-    """A text that can be written as UTF-8: lone surrogates stand as escapes."""
+    """Make a text writable as UTF-8: lone surrogates become escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -118,14 +118,14 @@ _at_work: ContextVar[AtWork | None] = ContextVar("at_work", default=None)
 
 
 def element_at_work() -> str | None:
-    """The element whose hooks are being called, if there is one."""
+    """Return the name of the element whose hooks are being called; None where there is none."""
     work = _at_work.get()
     return None if work is None else work.element
 
 
 @contextmanager
 def working(work: AtWork) -> Iterator[AtWork]:
-    """Within the block, hooks are those of an element."""
+    """Within the block, attribute all printed and logged text to an element."""
     before = _at_work.set(work)
     try:
         yield work
@@ -135,11 +135,11 @@ def working(work: AtWork) -> Iterator[AtWork]:
 
 
 def listen(level: LogLevel) -> None:
-    """From now on, keep what this process prints and logs while an element is at work; all goes where it went before, too.
+    """From now on, capture what this process prints and logs while an element is at work. It also goes where it went before.
 
     Parameters
     ----------
-    level: the least that records must have, as `logging` names it.
+    level: the lowest level of records to keep, as `logging` names it.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -153,7 +153,7 @@ def listen(level: LogLevel) -> None:
 
 
 class _Heard:
-    """A stream of the process, of which is kept what elements write."""
+    """Wraps stdout or stderr, to capture what elements write."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -163,12 +163,12 @@ class _Heard:
         if work is None:
             return self._stream.write(text)
         work.write(text)
-        before = _at_work.set(None)  # whoever stands behind this stream is not to hear it again
+        before = _at_work.set(None)  # a wrapper below this stream must not capture it twice
         try:
             return self._stream.write(text)
         except UnicodeError:
             return self._stream.write(storable(text))
-        except OSError:  # of a full disk the run itself has to say more
+        except OSError:  # a full disk, say, which the run itself reports
             return len(text)
         finally:
             _at_work.reset(before)
@@ -189,8 +189,8 @@ class _Heard:
 
 
 class _Handler(logging.Handler):
-    """Keeps the records of elements; those, and warnings of others, are written where Python writes what nobody else
-    handles.
+    """Captures log records of elements. If no other handler is set, prints these and all warnings to stderr, as Python does by
+    default.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -200,7 +200,7 @@ class _Handler(logging.Handler):
                 work.keep(str(record.levelname), text)
             if logging.getLogger().handlers == [self] and (work is not None or record.levelno >= logging.WARNING):
                 print(record.levelname, visible(text), file=sys.__stderr__)
-        except Exception:  # what is to be logged cannot be shown
+        except Exception:  # the record cannot be formatted
             self.handleError(record)
 
 

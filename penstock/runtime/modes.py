@@ -1,4 +1,4 @@
-"""Where an application can run, as far as it alone says."""
+"""Checks whether an application can run in memory, or in Spark's real-time mode."""
 
 import pyarrow as pa
 
@@ -9,7 +9,7 @@ from penstock.runtime.codec import Codec
 
 
 def refuse_in_memory(topology: Topology) -> None:
-    """Refuse what the test driver cannot run.
+    """Refuse a topology that the in-memory test driver cannot run.
 
     Raises
     ------
@@ -24,11 +24,11 @@ def refuse_in_memory(topology: Topology) -> None:
 
 
 def refuse_in_real_time(topology: Topology) -> None:
-    """Refuse what Spark's real-time mode cannot run.
+    """Refuse a topology that Spark's real-time mode cannot run.
 
     Raises
     ------
-    ConfigurationError: names the element, or the source, and what to do.
+    ConfigurationError: names the element or the source, and the remedy.
     """
     for element in topology.elements:
         if element.dialect != "query":

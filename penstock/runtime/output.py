@@ -1,6 +1,6 @@
-"""Output of a stage: rows for sinks, kept where a committed batch finds them. One port, to files or to memory.
+"""Where a stage writes the rows of its sinks: the interface `Output`, with implementations for files and for memory.
 
-Files are complete but invisible until their batch is committed.
+Staged files are complete, but stay invisible until their micro-batch is committed.
 """
 
 from base64 import b64encode
@@ -22,29 +22,29 @@ from penstock.storage.place import path_of
 
 STAGING = ".staging"
 DEAD_LETTERS = "dead-letters"
-"""The directory of a run in which they are kept."""
+"""The directory of dead letters within that of a run."""
 BORN = "#born"
-"""The column in which a file between two groups keeps each event's birth: no field can be called so."""
+"""The column with each event's birth in a file between two groups; no field can have this name."""
 
 FileKind = Literal["jsonl", "parquet"]
 Role = Literal["sink", "hop", "letters"]
-"""A sink that the application declares; a stream on its way to another group; the dead letters."""
+"""Whether files hold a sink of the application, a stream on its way to another group, or the dead letters."""
 
 Texts = list[str | None]
 
 
 class SinkFiles(msgspec.Struct, frozen=True):
-    """Where and in which form the events for a sink are staged.
+    """Where, and in which format, the events of a sink are staged.
 
     Parameters
     ----------
     name: of the sink, or of the stream that makes the hop.
-    beside: fields whose texts stand before each line of JSON, as a JSON array and a tab; see `divided`.
-    rule: ``module:function`` of what refuses record batches (``ValueError``) that the sink cannot keep.
-    key: fields that tell the rows of a table apart which has no word for NaN in them.
-    wide: whether columns are those of `Codec.staged`, which hold more values.
-    largest: the bytes that a line may have, 0 for any number.
-    frame: makes messages of events, which then stand in lines as Base64, in place of JSON.
+    beside: fields whose values precede each line of JSON, as a JSON array of texts and a tab; see `divided`.
+    rule: ``module:function`` that raises ``ValueError`` for a record batch that the sink cannot store.
+    key: fields that identify the rows of a table; they must not be NaN.
+    wide: whether columns have the types of `Codec.staged`, which hold more values.
+    largest: the most bytes that a line may have; 0 for no limit.
+    frame: encodes events as messages of a schema registry; lines then hold these messages in Base64 instead of JSON.
     """
 
     name: str
@@ -60,18 +60,18 @@ class SinkFiles(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What tells it from all other outputs of a run; no sink of the application can be called so by chance."""
+        """The unique name of this output within a run; labels of hops and letters cannot be names of sinks."""
         return label(self.name, self.role)
 
     def refuse_large(self, lines: Iterable[bytes]) -> None:
-        """Refuse what is too large for one message.
+        """Refuse lines that are too large for one message.
 
         Raises
         ------
-        ValueError: says how large it is, and how that is mended.
+        ValueError: states the size and the remedy.
         """
         for line in lines:
-            size = len(line) if self.frame is None else len(line) * 3 // 4  # which is Base64
+            size = len(line) if self.frame is None else len(line) * 3 // 4  # of the decoded Base64
             if 0 < self.largest < size:
                 raise ValueError(
                     f"A message of {size:,} bytes is larger than the topic takes ({self.largest:,}): raise max.message.bytes "
@@ -79,23 +79,23 @@ class SinkFiles(msgspec.Struct, frozen=True):
                 )
 
     def refuse(self, columns: pa.RecordBatch) -> None:
-        """Apply the sink's own rule, and that of keys.
+        """Refuse rows whose key is NaN, or that the sink's own rule rejects.
 
         Raises
         ------
-        ValueError: it cannot keep some of the rows.
+        ValueError: the sink cannot store some of the rows.
         """
         for name in self.key:
             column = columns.column(name)
             if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-                raise ValueError(f"Field {name} is NaN, and no row of a table can be found by that")
+                raise ValueError(f"Field {name} is part of the table's key and is NaN, by which no row can be found")
         if self.rule:
             module, _, function = self.rule.partition(":")
             getattr(import_module(module), function)(columns)
 
 
 def label(name: str, role: Role) -> str:
-    """The label of an output; names of sinks and streams hold no slash."""
+    """Return the label of an output; it is unique because names of sinks and streams hold no slash."""
     return name if role == "sink" else f"{role}/{name}"
 
 
@@ -103,26 +103,26 @@ LETTERS = label(DEAD_LETTERS, "letters")
 
 
 class StagedFile(msgspec.Struct, frozen=True):
-    """A file of a sink that a task has written and no batch has committed."""
+    """A file of a sink that a task has written, and no micro-batch has committed yet."""
 
     sink: str
-    """The label of the output that it is part of."""
+    """The label of the output that the file is part of."""
     staged: str
-    """Where it lies; another place at each try."""
+    """The file's path; each attempt at the micro-batch has another."""
     final: str
-    """Its name within the batch, the same at each try: what a delivery that must not be repeated is known by."""
+    """The file's name within the micro-batch. All attempts share it, so that a repeated delivery is recognised."""
     rows: int
     size: int
 
 
 class Output(Protocol):
-    """Where a stage puts the rows of its sinks."""
+    """Where a stage writes the rows of its sinks."""
 
     def keeps(self, sink: str) -> bool:
-        """Whether `close` says of all rows of a sink where they are."""
+        """Whether `close` returns files with all rows of a sink, by its label."""
 
     def files(self, sink: str) -> SinkFiles:
-        """The form in which a sink takes its events, by its label."""
+        """Return the format in which a sink takes its events, by its label."""
 
     def write_lines(self, sink: str, lines: list[bytes]) -> None:
         """Append lines to a sink of kind ``jsonl``."""
@@ -131,15 +131,15 @@ class Output(Protocol):
         """Append rows to a sink of kind ``parquet``."""
 
     def close(self) -> list[StagedFile]:
-        """Make all of it durable and say where it is."""
+        """Make all rows durable; returns the files that hold them."""
 
 
 class FileOutput:
-    """Staged files, one for each sink of one stage in one partition.
+    """Writes to staged files, one per sink, for one stage in one partition.
 
     Parameters
     ----------
-    name: begins the files' names; tells the stages of a batch apart.
+    name: prefix of the files' names; differs between the stages of a micro-batch.
     """
 
     def __init__(self, sinks: Iterable[SinkFiles], name: str) -> None:
@@ -180,7 +180,7 @@ class FileOutput:
 
 
 class LettersOutput(FileOutput):
-    """The dead letters alone, in files; rows for sinks are encoded and counted, and go nowhere."""
+    """Writes dead letters to files; rows for sinks are encoded and counted, but not written."""
 
     def keeps(self, sink: str) -> bool:
         return sink == LETTERS
@@ -193,7 +193,7 @@ class LettersOutput(FileOutput):
 
 
 class ColumnsOutput:
-    """Rows for sinks, as columns, for who takes them from here; dead letters are another's."""
+    """Holds the rows of sinks as record batches until `take`; ignores dead letters."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
@@ -214,7 +214,7 @@ class ColumnsOutput:
         return []
 
     def take(self) -> list[pa.RecordBatch]:
-        """What has come since this was called last."""
+        """Return, and forget, the record batches written since the last call."""
         taken, self._batches = self._batches, []
         return taken
 
@@ -244,7 +244,7 @@ class _OpenFile:
 
 
 class MemoryOutput:
-    """Lines of JSON in lists, by sink: for the in-memory driver, in which every sink takes lines."""
+    """Holds lines of JSON in lists, by sink: for the in-memory driver, whose sinks all take lines."""
 
     def __init__(self) -> None:
         self.lines: dict[str, list[bytes]] = {}
@@ -266,22 +266,22 @@ class MemoryOutput:
 
 
 def texts_beside(events: Iterable[Any], files: SinkFiles) -> Iterator[Texts]:
-    """The texts that stand before each event's line."""
+    """Yield the texts of the fields `SinkFiles.beside`, for each event."""
     for event in events:
         yield texts_of(getattr(event, name) for name in files.beside)
 
 
 def texts_of(values: Iterable[Any]) -> Texts:
-    """Values as texts."""
+    """Return values as texts; None stays None."""
     return [None if value is None else text_of(value) for value in values]
 
 
 def framed(events: Iterable[Any], texts: Iterable[Texts], files: SinkFiles) -> list[bytes]:
-    """The lines of events that a schema registry makes messages of, with the texts that stand beside them.
+    """Return events as lines of messages framed for a schema registry, in Base64, preceded by their texts if any.
 
     Parameters
     ----------
-    events: or what encodes as they do.
+    events: events, or other values that encode alike.
     """
     assert files.frame is not None
     lines = [b64encode(files.frame.message(event)) for event in events]
@@ -289,7 +289,7 @@ def framed(events: Iterable[Any], texts: Iterable[Texts], files: SinkFiles) -> l
 
 
 def prefixed(texts: Iterable[Texts], lines: Iterable[bytes]) -> list[bytes]:
-    """Lines with the texts that stand beside them."""
+    """Return lines, each preceded by its texts as a JSON array and a tab."""
     encode = msgspec.json.Encoder().encode
     return [b"%b\t%b" % (encode(each), line) for each, line in zip(texts, lines, strict=True)]
 
@@ -298,6 +298,6 @@ _texts = msgspec.json.Decoder(Texts).decode
 
 
 def divided(lines: Sequence[bytes]) -> tuple[list[Texts], list[bytes]]:
-    """What `prefixed` has put together: a JSON array holds no tab as it stands."""
+    """Undo `prefixed`: split lines into their texts and the rest, at the first tab (encoded JSON holds none)."""
     pairs = [line.split(b"\t", 1) for line in lines]
     return [_texts(texts) for texts, _ in pairs], [line for _, line in pairs]

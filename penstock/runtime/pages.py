@@ -1,10 +1,9 @@
-"""Pages: how a container keeps the instances of a prototype in few, bounded pieces of state.
+"""Pages: how a container stores the instances of an element in few pieces of state of bounded size.
 
-A state call to the engine costs far more than handling an event, so instances are not stored one
-by one. They are spread by the hash of their key over pages of some `INSTANCES_PER_PAGE`, and a
-micro-batch reads and writes each page it touches once. The number of pages follows the number of
-instances, and their bytes, by linear hashing (Litwin, 1980): pages are split one at a time, so that no batch pays
-for all of them.
+A call to the engine's state store costs far more than handling an event, so instances are not stored one by one. The hash of
+the key assigns each instance to a page of about `INSTANCES_PER_PAGE`, and a micro-batch reads and writes each page it touches
+once. The number of pages follows the number and the bytes of the instances by linear hashing (Litwin, 1980): pages are split
+one at a time, so that no micro-batch pays for splitting all of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,55 +17,55 @@ from penstock.kinds.coding import msgpack_encoder
 
 INSTANCES_PER_PAGE = 256
 BYTES_PER_PAGE = 1 << 20
-"""On the average; one instance is never divided."""
+"""Average size; a larger instance gets a larger page, as instances are never split."""
 SWEPT_PER_BATCH = 4
 HEADER = -1
 
 
 class PageStore(Protocol):
-    """Where pages live between micro-batches; the engine's state store, or a dict in tests."""
+    """Stores pages between micro-batches: the engine's state store, or a dict in tests."""
 
     def get(self, element: str, page: int) -> bytes | None:
-        """The bytes of a page, or None where there is none."""
+        """Return the bytes of a page; None where it does not exist."""
 
     def put(self, element: str, page: int, content: bytes) -> None:
         """Write a page."""
 
 
 class Header(msgspec.Struct):
-    """What a container must know of a prototype's pages before it reads one of them."""
+    """What a container must know about an element's pages before it reads any of them."""
 
     instances: int = 0
     pages: int = 1
     due: dict[int, float] = {}
-    """For pages with timers a lower bound of the earliest."""
+    """By page with timers, a lower bound of the earliest due time."""
     swept: int = 0
     bytes: int = 0
-    """Of all pages, as they were written last."""
+    """The total size of all pages when they were last written."""
     fired: float | None = None
-    """The watermark of the last micro-batch, by which timers have fired; seconds since the epoch."""
+    """The greatest watermark by which timers have fired, in seconds since the epoch."""
     ran: float | None = None
-    """The processing time of the last micro-batch; seconds since the epoch."""
+    """The processing time of the last micro-batch, in seconds since the epoch."""
 
 
 Page = dict[bytes, Any]
-"""Entries by the encoded key: `msgspec.Raw` until an instance is touched, then the live entry."""
+"""Instances by their encoded key: `msgspec.Raw` until an instance is touched, then a live `Instance`."""
 
 
 def page_numbers(hashes: NDArray[np.int64], pages: NDArray[np.int64] | int) -> NDArray[np.int64]:
-    """Linear hashing: the low bits of a hash, one more of them for the pages that have been split."""
+    """Linear hashing: the page of a hash is its low bits, one bit more for pages that have been split."""
     level = np.frexp(pages)[1].astype(np.int64)  # their bit length
     page = hashes & ((np.int64(1) << level) - 1)
     return np.where(page < pages, page, hashes & ((np.int64(1) << (level - 1)) - 1))
 
 
 def pages_for(instances: int, content: int, per_page: int = INSTANCES_PER_PAGE) -> int:
-    """How many pages so many instances with so many bytes in all are divided into."""
+    """Return how many pages a number of instances with a total size in bytes needs."""
     return max(1, -(-instances // per_page), min(instances, -(-content // BYTES_PER_PAGE)))
 
 
 class Directory:
-    """What is known of the pages of one element in one partition without reading them."""
+    """The header of the pages of one element in one partition: what is known without reading them."""
 
     def __init__(self, element: str, store: PageStore) -> None:
         self._element = element
@@ -75,15 +74,15 @@ class Directory:
         self.header = Header() if stored is None else msgspec.msgpack.decode(stored, type=Header)
 
     def numbers(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The pages of hashes: their low bits, one more of them for the pages that have been split."""
+        """Return the page of each hash."""
         return page_numbers(hashes, self.header.pages)
 
     def due(self, clock: float) -> list[int]:
-        """The pages that may hold a timer due at a time."""
+        """Return the pages that may hold a timer due by a time in seconds since the epoch."""
         return sorted(page for page, due in self.header.due.items() if due <= clock)
 
     def note_due(self, number: int, due: float | None, *, exact: bool = False) -> None:
-        """Remember the earliest timer of a page; a lower one stands unless this one is exact."""
+        """Record the earliest due time of a page. An earlier recorded time stands, unless the new one is exact."""
         earlier = None if exact else self.header.due.get(number)
         due = min((time for time in (due, earlier) if time is not None), default=None)
         if due is None:
@@ -92,18 +91,18 @@ class Directory:
             self.header.due[number] = due
 
     def next_to_sweep(self) -> Iterator[int]:
-        """A few pages each batch, in turn: those in which expired instances are to be dropped."""
+        """Yield the next few pages, in turn, from which this micro-batch drops expired instances."""
         for _ in range(min(SWEPT_PER_BATCH, self.header.pages)):
             self.header.swept = (self.header.swept + 1) % self.header.pages
             yield self.header.swept
 
     def write_header(self) -> None:
-        """Keep what is known."""
+        """Store the header."""
         self._store.put(self._element, HEADER, msgspec.msgpack.encode(self.header))
 
 
 class Pages(Directory):
-    """The pages of one prototype in one partition, read on first touch, written by `flush`."""
+    """The pages of one element in one partition: read on first use, written by `flush`."""
 
     def __init__(self, element: str, store: PageStore) -> None:
         super().__init__(element, store)
@@ -111,10 +110,10 @@ class Pages(Directory):
         self._encode = msgpack_encoder().encode
         self._loaded: dict[int, Page] = {}
         self._sizes: dict[int, int] = {}
-        """What the pages that were read had in bytes."""
+        """The sizes in bytes of the pages that were read, by number."""
 
     def page(self, number: int) -> Page:
-        """The entries of a page; what is changed in them is written by the next `flush`."""
+        """Return the entries of a page; the next `flush` writes changes to them."""
         page = self._loaded.get(number)
         if page is None:
             stored = self._store.get(self._element, number)
@@ -124,16 +123,16 @@ class Pages(Directory):
         return page
 
     def stored(self, number: int, key: bytes) -> msgspec.Raw | None:
-        """An entry as it was before this micro-batch, whatever has become of it since."""
+        """Return an entry as it was stored before this micro-batch."""
         stored = self._store.get(self._element, number)
         return None if stored is None else self._decode(stored).get(key)
 
     def flush(self, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
-        """Split pages until they are small enough again, then write all that were read.
+        """Split pages until they are small enough again, then write all loaded pages and the header.
 
         Parameters
         ----------
-        hashes: of encoded keys within their partition.
+        hashes: returns the hashes of encoded keys.
         """
         while self.header.instances > self.header.pages * INSTANCES_PER_PAGE:
             self._split(hashes)
@@ -149,7 +148,7 @@ class Pages(Directory):
         self._sizes.clear()
 
     def _encoded(self) -> dict[int, bytes]:
-        """The pages that were read, as they are now; notes how large all are."""
+        """Encode the loaded pages as they are now, and update the total size in the header."""
         contents = {number: self._encode(page) for number, page in self._loaded.items()}
         for number, content in contents.items():
             self.header.bytes = max(0, self.header.bytes + len(content) - self._sizes.get(number, 0))
@@ -169,7 +168,7 @@ class Pages(Directory):
 
 
 class MemoryStore:
-    """Pages in a dict, with the copy and restore that a crash in the test driver needs."""
+    """Pages in a dict. The test driver copies it, to restore the state after a crash."""
 
     def __init__(self, content: Iterable[tuple[tuple[str, int], bytes]] = ()) -> None:
         self._content = dict(content)

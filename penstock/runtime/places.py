@@ -1,11 +1,9 @@
-"""Places: where events are counted as they leave and again as they come, so that none can be lost, or doubled, in between
-unseen.
+"""Places: points of the data flow at which events are counted as they leave and again as they arrive, to detect lost and
+duplicated events.
 
-Besides their number a fingerprint is kept of which events they are: equal numbers of other events differ, too. What is compared
-is
-never netted: a place's losses are not made up for by what another place, or another micro-batch, has too much of. Of what is
-    read from
-a source the number alone is known, and for the whole run.
+Besides the number of events a fingerprint of their identities is compared, so that equal numbers of different events are
+detected, too. Differences are never netted: a place's losses are not offset by extra events at another place or in another
+micro-batch. For events read from a source only the number is known, and only for the whole run.
 """
 
 from typing import Any
@@ -20,30 +18,30 @@ _MODULUS = 1 << 64
 
 
 class Seen(msgspec.Struct):
-    """Events that were seen at one end of a place.
+    """The number and the fingerprint of events that were counted at one end of a place.
 
     Parameters
     ----------
-    print: the sum, modulo 2^64, of a hash of each one's origin: the same in any order, and adding up. Those of one origin count
-        alike.
+    print: the sum, modulo 2^64, of the hashes of the events' origins. It does not depend on their order, and can be added up.
+        Events of one origin have equal hashes.
     """
 
     events: int = 0
     print: int = 0
 
     def add(self, lineage: LineageColumns) -> None:
-        """Add some events."""
+        """Count events."""
         self.events += len(lineage.major)
         self.print = (self.print + fingerprint(lineage)) % _MODULUS
 
     def merge(self, other: "Seen") -> None:
-        """Add what was seen elsewhere."""
+        """Add the counts of another partition or micro-batch."""
         self.events += other.events
         self.print = (self.print + other.print) % _MODULUS
 
 
 def fingerprint(lineage: LineageColumns) -> int:
-    """The sum of the hashes of events' origins, by the mixing function of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Return the sum of hashes of the events' origins, by the mixing function of SplitMix64 (Steele, Lea and Flood, 2014)."""
     mixed = lineage.major.view(np.uint64) * _SPREAD + lineage.minor.view(np.uint64)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
@@ -52,12 +50,12 @@ def fingerprint(lineage: LineageColumns) -> int:
 
 
 class Place(msgspec.Struct):
-    """What a place comes to.
+    """The comparison of the events that left for a place with those that arrived, summed over micro-batches.
 
     Parameters
     ----------
-    events: that have left for it. missing, extra: by how many fewer, or more, have come, each micro-batch by itself.
-    differs: in how many micro-batches as many have come, and other ones.
+    events: how many left. missing, extra: how many fewer, or more, arrived, summed over micro-batches without netting.
+    differs: the number of micro-batches in which equally many, but different, events arrived.
     """
 
     events: int = 0
@@ -67,12 +65,12 @@ class Place(msgspec.Struct):
 
     @classmethod
     def between(cls, left: Seen, came: Seen) -> "Place":
-        """Of one micro-batch."""
+        """Compare the events of one micro-batch."""
         gap = left.events - came.events
         return cls(left.events, max(gap, 0), max(-gap, 0), int(not gap and left.print != came.print))
 
     def merge(self, other: Any) -> None:
-        """Add another micro-batch's."""
+        """Add the comparison of another micro-batch."""
         self.events += other.events
         self.missing += other.missing
         self.extra += other.extra
@@ -80,25 +78,25 @@ class Place(msgspec.Struct):
 
 
 def sent_to(element: str) -> str:
-    """The name of the way to a keyed element, across the shuffle."""
+    """Return the name of the place between a stage and a keyed element, across the shuffle."""
     return f"sent to {element}"
 
 
 def handed_to(element: str) -> str:
-    """The name of the way to a keyless element."""
+    """Return the name of the place between a stream and a keyless element."""
     return f"handed to {element}"
 
 
 def written_to(output: str) -> str:
-    """The name of the way to a sink, by its label, through its encoding."""
+    """Return the name of the place between a stream and a sink's encoded rows, by the output's label."""
     return f"written to {output}"
 
 
 def staged_in(output: str) -> str:
-    """The name of the way from what was written to the rows of its staged files."""
+    """Return the name of the place between an output's encoded rows and its staged files."""
     return f"staged in {output}"
 
 
 def read_from(source: str) -> str:
-    """The name of the way from a source, or from another group, to the events that were decoded."""
+    """Return the name of the place between a source, or another group, and the decoded events."""
     return f"read from {source}"

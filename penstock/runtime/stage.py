@@ -1,7 +1,7 @@
-"""A stage: what one partition does with events between two shuffles.
+"""A stage: the work of one partition between two shuffles.
 
-Events come from a source's entrance or from a hop's containers, pass through the keyless elements
-that listen to them, and end in sinks, in dead letters, or in the outbox to a later hop.
+Events come from a source's entrance or from a hop's containers. They pass through the keyless elements that consume them, and
+end in sinks, in dead letters, or in the outbox to a later hop.
 """
 
 from collections.abc import Callable
@@ -32,8 +32,8 @@ class Stage:
 
     Parameters
     ----------
-    number: of the hop behind which it lies; 0 is the source's.
-    output: where rows for sinks go.
+    number: the number of the hop that feeds the stage; 0 for the stage behind the sources.
+    output: takes the rows of sinks.
     """
 
     def __init__(self, wiring: Wiring, number: int, partition: int, output: Output) -> None:
@@ -42,11 +42,11 @@ class Stage:
         self.outbox = Outbox()
         self.letters = DeadLetters(output, self.tally, wiring.on_error)
         self.greatest_time = NONE
-        """Of the source events that have entered here; microseconds since the epoch."""
+        """The greatest event time of the source events that have entered here; microseconds since the epoch."""
         self._output = output
 
     def route(self, batch: EventBatch) -> None:
-        """Hand a stream's events to its sinks, to the way to its keyed listeners, and to its keyless ones."""
+        """Write a stream's events to its sinks, send them to its keyed consumers, and run its keyless consumers on them."""
         if not len(batch):
             return
         self.tally.count("streams", batch.stream.name, len(batch))
@@ -62,7 +62,7 @@ class Stage:
                 self.route(emitted)
 
     def finish(self) -> pa.RecordBatch:
-        """Make the output durable; all rows for later stages and the tally, as one batch of the wire."""
+        """Make the output durable; returns all rows for later stages, and the tally, as a record batch of `WIRE`."""
         self.tally.files = self._output.close()
         for file in self.tally.files:
             self.tally.count("outputs", file.sink, file.rows)
@@ -74,11 +74,11 @@ class Stage:
     def encoded(
         self, element: str, place: str, batch: EventBatch, encode: Callable[[EventBatch], Encoded]
     ) -> tuple[Encoded, EventBatch]:
-        """Encode a batch, without the events that cannot be (an integer of 65 bits, say): those are dead letters.
+        """Encode a batch, and return it with the events that are in it; those that cannot be encoded become dead letters.
 
         Parameters
         ----------
-        element: what the events are encoded for, as the dead letters call it. place: on the way to which they are.
+        element: the name of the consumer, for dead letters. place: where the events are on their way to, for the tally.
         """
         try:
             return encode(batch), batch
@@ -120,7 +120,7 @@ class Stage:
         self.tally.come(place, batch.lineage)
         if self._output.keeps(sink):
             self.tally.left.setdefault(staged_in(sink), Seen()).events += len(batch)
-        if files.role != "hop":  # which is no result yet
+        if files.role != "hop":  # a hop is no result yet
             self.tally.births.append(Births.of(batch.lineage.born))
 
     def _checked_lines(self, batch: EventBatch, files: SinkFiles) -> list[bytes]:

@@ -1,6 +1,6 @@
-"""What is counted: one type with one merge, from a stage in a partition to the report of a run.
+"""Tallies: the counts and measurements of a micro-batch. Those of stages are merged up to the report of a run.
 
-A new figure is a field here, the place that measures it, and the place that shows it.
+To add a figure, add a field here, the code that measures it, and the code that shows it.
 """
 
 import time
@@ -25,10 +25,10 @@ BIRTH_BINS = 2000
 
 
 class Merged(msgspec.Struct):
-    """Figures that add up: numbers by their sum, dicts key by key, what has a merge of its own by that."""
+    """Base of figures that can be merged: numbers are added, dicts merged key by key, structs by their own merge."""
 
     def merge(self, other: Any) -> None:
-        """Add what was counted elsewhere; only figures that both have."""
+        """Add the figures of another; only fields that both have."""
         for name in other.__struct_fields__:
             if name in self.__struct_fields__:
                 setattr(self, name, _sum(getattr(self, name), getattr(other, name)))
@@ -46,23 +46,23 @@ def _sum(mine: Any, theirs: Any) -> Any:
 
 
 class ElementTally(Merged):
-    """What one element did. Service times are in microseconds of one event's handling."""
+    """Figures of one element. Service times are microseconds per event."""
 
     events: int = 0
     dead_letters: int = 0
     late: int = 0
     late_in_part: int = 0
-    """Events of which some windows had closed; they are in the others."""
+    """Events that came too late for some of their windows, and were added to the others."""
     instances: dict[int, int] = {}
-    """Live instances by partition, as counted last."""
+    """The last count of live instances, by partition."""
     busy_us: float = 0.0
     service_us: Histogram = msgspec.field(default_factory=Histogram)
-    """Of a sample: one event in `SAMPLED_EVERY`, timed by itself; in the batch dialect, of each batch its mean."""
+    """A sample: one event in `SAMPLED_EVERY` is timed by itself; where events are handled in one call, the call's mean."""
     hottest: Hottest = msgspec.field(default_factory=Hottest)
-    """The keys that have most events."""
+    """The keys with the most events."""
 
     def timed(self, items: Sequence[Item]) -> Iterator[Item]:
-        """Hand out the items of a loop, measuring how long its body takes."""
+        """Yield the items for a loop, and measure how long the loop's body takes."""
         clock = time.perf_counter_ns
         for start in range(0, len(items), SAMPLED_EVERY):
             begun = clock()
@@ -75,13 +75,13 @@ class ElementTally(Merged):
 
     @contextmanager
     def timed_together(self, events: int) -> Iterator[None]:
-        """Measure how long it takes to handle events that are handled in one call: each counts with its share."""
+        """Measure the block, which handles a number of events in one call; each event counts with its share of the time."""
         begun = time.perf_counter_ns()
         yield
         self.took_together(events, begun)
 
     def took_together(self, events: int, begun: int) -> None:
-        """Note that events were handled in one call, which began at a count of nanoseconds."""
+        """Record events that were handled in one call, given its start by `time.perf_counter_ns`."""
         if events:
             took_us = (time.perf_counter_ns() - begun) / 1e3
             self.service_us.add(took_us / events)
@@ -89,32 +89,32 @@ class ElementTally(Merged):
             self.events += events
 
     def merge(self, other: Any) -> None:
-        """Add what another partition or batch counted; of instances the last count of a partition stands."""
+        """Add the figures of another partition or micro-batch. Counts of instances are replaced, not added."""
         instances = self.instances | other.instances
         super().merge(other)
         self.instances = instances
 
 
 class SourceTally(Merged):
-    """What was read from one source."""
+    """Figures of what was read from one source."""
 
     rows: int = 0
     blank: int = 0
     accepted: int = 0
     late_dropped: int = 0
     newest_us: int = NONE
-    """The greatest event time, where the source has one."""
+    """The greatest event time in microseconds since the epoch; NONE where the source has no event time."""
 
     def merge(self, other: Any) -> None:
-        """Add what was read elsewhere."""
+        """Add the figures of another partition or micro-batch; of event times the greatest stands."""
         newest = max(self.newest_us, other.newest_us)
         super().merge(other)
         self.newest_us = newest
 
 
 class Births(msgspec.Struct):
-    """When the source events behind some results were born: counts by bin, to be set against the
-    time at which the batch is committed."""
+    """A histogram of when the source events behind some results were born, in equal bins. With the time of the commit it gives
+    latencies."""
 
     start_us: int = 0
     width_us: int = 1
@@ -122,7 +122,7 @@ class Births(msgspec.Struct):
 
     @classmethod
     def of(cls, born: Ints) -> "Births":
-        """Bins of at least a millisecond, and no more than `BIRTH_BINS` of them."""
+        """Count births, in microseconds, in at most `BIRTH_BINS` bins of at least a millisecond each."""
         born = born[born != NONE]
         if not len(born):
             return cls()
@@ -133,16 +133,16 @@ class Births(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        """How many events were counted."""
+        """The number of events counted."""
         return sum(self.counts.values())
 
     @property
     def newest_us(self) -> int:
-        """The birth of the youngest, to the width of a bin."""
+        """The latest birth, rounded to the start of its bin, in microseconds since the epoch."""
         return self.start_us + max(self.counts) * self.width_us
 
     def latencies_ms(self, committed_us: int) -> Histogram:
-        """The time from birth to commit."""
+        """Return the times from birth to a commit, in milliseconds."""
         latencies = Histogram()
         for number, times in self.counts.items():
             born = self.start_us + number * self.width_us + self.width_us / 2
@@ -154,54 +154,54 @@ Counted = Literal["streams", "outputs"]
 
 
 class Counts(Merged):
-    """Events by where they were counted."""
+    """Counts of events by source, stream, element and output."""
 
     sources: dict[str, SourceTally] = {}
     streams: dict[str, int] = {}
-    """By stream, counted where they were emitted."""
+    """Emitted events, by stream."""
     elements: dict[str, ElementTally] = {}
     outputs: dict[str, int] = {}
-    """By sink, under its label."""
+    """Written rows, by the label of the output."""
 
     def count(self, what: Counted, name: str, events: int) -> None:
-        """Count events."""
+        """Add to the count of a stream or an output."""
         counts: dict[str, int] = getattr(self, what)
         counts[name] = counts.get(name, 0) + events
 
     def element(self, name: str) -> ElementTally:
-        """The tally of an element."""
+        """Return the tally of an element; it is created on first use."""
         return self.elements.setdefault(name, ElementTally())
 
     def source(self, name: str) -> SourceTally:
-        """The tally of a source."""
+        """Return the tally of a source; it is created on first use."""
         return self.sources.setdefault(name, SourceTally())
 
 
 class Tally(Counts, kw_only=True):
-    """All that a partition's stage has to tell of one micro-batch; travels to the driver as bytes."""
+    """Everything that a stage in one partition reports on one micro-batch; sent to the driver as bytes."""
 
     stage: int
     partition: int
     files: list[StagedFile] = []
     births: list[Births] = []
     left: dict[str, Seen] = {}
-    """Events that have left for a place, by its name."""
+    """Events that left for a place (see `places`), by its name."""
     came: dict[str, Seen] = {}
-    """Those that have come there."""
+    """Events that arrived at a place, by its name."""
     log: Lines = msgspec.field(default_factory=Lines)
-    """What elements have printed and logged."""
+    """Lines that elements have printed and logged."""
     failed: list[tuple[int, int]] = []
-    """The identities of source events that, or whose descendants, became dead letters."""
+    """Origins of the source events that became dead letters themselves, or through a descendant."""
 
     def leave(self, place: str, lineage: LineageColumns) -> None:
         """Count events that leave for a place."""
         self.left.setdefault(place, Seen()).add(lineage)
 
     def come(self, place: str, lineage: LineageColumns) -> None:
-        """Count events that have come there."""
+        """Count events that arrive at a place."""
         self.came.setdefault(place, Seen()).add(lineage)
 
     @classmethod
     def read(cls, payload: bytes) -> "Tally":
-        """A tally that has travelled."""
+        """Decode a tally that a stage has sent."""
         return msgspec.msgpack.decode(payload, type=cls)

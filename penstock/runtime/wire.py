@@ -1,7 +1,7 @@
-"""The wire: in which form events travel from stage to stage through the engine's shuffle.
+"""The wire: the format in which events travel between stages, through the engine's shuffle.
 
-Events travel in blocks, one row for all that one partition has for one partition of a hop. What an
-engine does with a row costs more than handling an event, so rows are few.
+Each row carries a block, with many events from one partition for one partition of a hop. A row costs the engine more than
+handling an event, so rows are kept few.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,8 +22,8 @@ WIRE = pa.schema(
         pa.field("time", pa.int64(), nullable=False),
     ]
 )
-"""``hop`` is the one whose containers a block is for, ``bucket`` the partition; ``time`` is the
-greatest event time that a source's stage has seen, in microseconds, which the watermark follows."""
+"""``hop`` and ``bucket`` are the hop and the partition that a block is for. ``time`` is the greatest event time that a source's
+stage has seen, in microseconds since the epoch; the watermark follows it."""
 
 TALLY = -1
 """The ``hop`` of a row that carries a `Tally` to the driver."""
@@ -32,29 +32,29 @@ CLOCK = -2
 """The ``hop`` of a row that tells every partition the micro-batch's processing time."""
 
 EVENTS_PER_BLOCK = 8192
-"""At most: a hop decodes whole blocks, and may hold one of each partition that has sent it some."""
+"""The most events in a block. Bounds memory: a hop decodes whole blocks, and may hold one from each sending partition."""
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """Events on their way to one keyed element, in one partition."""
+    """Encoded events on their way to one keyed element, in one partition."""
 
     target: int
-    """The edge into the element, as `Wiring.deliveries` numbers them."""
+    """The edge into the element, as an index of `Wiring.deliveries`."""
     first: int
-    """Numbers the emissions of the partition that sent them, for the order among those of one event."""
+    """The first event's number among all that the sending partition sent; orders events caused by one source event."""
     events: memoryview
-    """MessagePack, a list; for an element of the batch dialect Arrow, a record batch without its schema."""
+    """A list in MessagePack; for elements of the batch dialect, an Arrow record batch without its schema."""
     lineage: memoryview
-    """int64, four rows: see `LineageColumns`."""
+    """The four columns of `LineageColumns`, one after another, as int64."""
 
     @property
     def lineage_columns(self) -> LineageColumns:
-        """The events' lineages."""
+        """The lineages of the events."""
         return LineageColumns(*np.frombuffer(self.lineage, np.int64).reshape(4, -1))
 
     @property
     def numbers(self) -> Ints:
-        """The events' numbers among the emissions of one event."""
+        """The numbers of the events, which order those that one source event caused."""
         return self.first + np.arange(len(self.lineage_columns.born))
 
 
@@ -73,7 +73,7 @@ class Outbox:
         self._rows: list[tuple[int, int, bytes, int]] = []
         self._sent = 0
         self.bytes = 0
-        """Of the blocks that are here."""
+        """The total size of the waiting blocks."""
         self._encode = msgspec.msgpack.Encoder().encode
 
     def __len__(self) -> int:
@@ -82,11 +82,11 @@ class Outbox:
     def pack(
         self, target: int, buckets: NDArray[np.int64], lineage: LineageColumns, encode: Callable[[NDArray[np.int64]], bytes]
     ) -> list[PackedBlock]:
-        """Encode events for a keyed element, each for the partition where its instance lives; sends nothing yet.
+        """Encode events for a keyed element into blocks by partition, without sending them yet.
 
         Parameters
         ----------
-        encode: the events of some rows.
+        buckets: for each event, the partition of its instance. encode: returns the encoded events of some rows.
         """
         order = np.argsort(buckets, kind="stable")
         ends = np.flatnonzero(np.diff(buckets[order])) + 1
@@ -101,23 +101,23 @@ class Outbox:
         return packed
 
     def send(self, hop: int, blocks: Iterable[PackedBlock]) -> None:
-        """Put blocks on the way to a hop."""
+        """Queue blocks for a hop."""
         for block in blocks:
             self._rows.append((hop, block.bucket, block.content, NONE))
             self._sent += block.events
             self.bytes += len(block.content)
 
     def add(self, kind: int, bucket: int, content: bytes, time: int = NONE) -> None:
-        """Send a tally or the clock."""
+        """Queue a row that carries a tally or the clock."""
         self._rows.append((kind, bucket, content, time))
 
     def tell_time(self, now_us: int, partitions: int) -> None:
-        """Tell every partition of the hops to come the micro-batch's processing time."""
+        """Queue, for every partition of later hops, the processing time of the micro-batch in microseconds."""
         for bucket in range(partitions):
             self.add(CLOCK, bucket, now_us.to_bytes(8, "little"))
 
     def take(self) -> pa.RecordBatch:
-        """All rows so far, which are then no longer here."""
+        """Return, and remove, all queued rows as a record batch of `WIRE`."""
         columns = list(zip(*self._rows, strict=True)) or [()] * len(WIRE)
         self._rows, self.bytes = [], 0
         return pa.RecordBatch.from_arrays(

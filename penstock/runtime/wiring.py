@@ -1,4 +1,4 @@
-"""The wiring of a group: what every stage of it must know: codecs, who listens to what, where sinks lie."""
+"""The wiring of a group: what each of its stages must know, such as codecs, the consumers of streams, and the sinks' files."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -20,24 +20,24 @@ from penstock.runtime.output import SinkFiles, label
 
 
 class WiringReference(msgspec.Struct, frozen=True):
-    """How a worker that can import the application gets the wiring of a group."""
+    """A serialisable description of a group's wiring, from which workers that can import the application make it."""
 
     application: AppReference
     elements: tuple[str, ...]
     hops: tuple[str, ...]
-    """Streams that leave for another group, each at a sink that is a hop."""
+    """Streams that go to another group, each through a sink with the role of a hop."""
     sources: tuple[str, ...]
-    """Sources that the group reads itself."""
+    """Sources that this group reads itself."""
     partitions: int
     sinks: tuple[SinkFiles, ...]
     on_error: Literal["dead-letter", "stop"]
     log_level: LogLevel = "info"
-    """The least that is kept of what elements log."""
+    """The lowest level of the elements' log records that are kept."""
     earlier: tuple[tuple[str, tuple[EarlierForm, ...]], ...] = ()
-    """Of elements that migrate state, the forms in which it may lie."""
+    """For elements that migrate state, the earlier forms in which it may be stored."""
 
     def resolve(self) -> "Wiring":
-        """The wiring, made once a process."""
+        """Return the wiring, which is made once per process."""
         return _resolve(self)
 
 
@@ -52,11 +52,11 @@ class Wiring:
 
     Parameters
     ----------
-    topology: all of it in one group, or the part that makes up a group.
-    partitions: in how many partitions each keyed hop is divided.
-    sinks: where each sink of the topology lies, and the dead letters.
-    on_error: what becomes of an event that fails.
-    earlier: of elements that migrate state, the forms in which it may lie.
+    topology: the application's topology, or the part of it that makes up a group.
+    partitions: the number of partitions of each keyed hop.
+    sinks: where each sink, and the dead letters, are staged.
+    on_error: whether an event that fails becomes a dead letter, or stops the run.
+    earlier: for elements that migrate state, the earlier forms in which it may be stored.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Wiring:
         self.hops = topology.hops
         self.keyed = [element for element in topology.elements if element.keyed]
         self.deliveries = [(element, stream) for element in self.keyed for stream in element.inputs]
-        """The edges into keyed elements; a row's target on the wire is an index into them."""
+        """The edges into keyed elements; `Block.target` is an index into this list."""
         self.targets = {edge: number for number, edge in enumerate(self.deliveries)}
         self.keys = {element.name: KeyReader(element.key, element.inputs[0].event_type, partitions) for element in self.keyed}
         self._codecs: dict[type[Event], Codec] = {}
@@ -96,27 +96,27 @@ class Wiring:
         }
 
     def codec(self, event_type: type[Event]) -> Codec:
-        """The codec of an event type, made once."""
+        """Return the codec of an event type, which is made once."""
         if event_type not in self._codecs:
             self._codecs[event_type] = Codec(event_type)
         return self._codecs[event_type]
 
     def keyless(self, stream: Stream[Any]) -> list[Element]:
-        """Elements that handle a stream on the spot."""
+        """Return the keyless consumers of a stream, which run in the stage that emits it."""
         return self._keyless[stream]
 
     def keyed_by(self, stream: Stream[Any]) -> list[Element]:
-        """Elements to which a stream is sent by key."""
+        """Return the keyed consumers of a stream, to which it is sent by key."""
         return self._keyed[stream]
 
     def sinks_of(self, stream: Stream[Any]) -> list[str]:
-        """Labels of the sinks at which a stream leaves."""
+        """Return the labels of a stream's sinks."""
         return self._sinks_of[stream]
 
     def hop(self, number: int) -> list[Element]:
-        """The keyed elements whose containers make up a hop, counted from 1."""
+        """Return the keyed elements of a hop; hops are counted from 1."""
         return [element for element in self.keyed if self.topology.depths[element.name] == number]
 
     def source(self, name: str) -> Source[Any]:
-        """The source of a name."""
+        """Return a source by its name."""
         return next(source for source in self.topology.sources if source.name == name)

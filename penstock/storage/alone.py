@@ -1,4 +1,4 @@
-"""Locks on a disk: what one process at a time does, of those of a machine."""
+"""Locks on files: they let only one process of a machine at a time change a file or directory on its disk."""
 
 import fcntl
 import os
@@ -12,16 +12,16 @@ from penstock.storage import durable
 from penstock.storage.place import is_local
 
 PATIENCE_S = 30.0
-"""How long another process may take."""
+"""Seconds to wait for another process to release a lock."""
 
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Within the block no other process that asks for it changes a file, or what is in a directory; a store has no such locks.
+    """Hold a lock on a file or directory within the block. Only processes that ask for it heed it; a store has no locks.
 
     Raises
     ------
-    RunLockedError: another has been about it for too long.
+    RunLockedError: another process has held the lock for more than `PATIENCE_S`.
     """
     if not is_local(path):
         yield
@@ -34,7 +34,7 @@ def alone(path: Path) -> Iterator[None]:
         _wait(handle, path)
         yield
     finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)  # for a process that was forked meanwhile, too
+        fcntl.flock(handle, fcntl.LOCK_UN)  # explicitly, because a process forked meanwhile would keep it
         os.close(handle)
 
 
@@ -47,7 +47,7 @@ def _wait(handle: int, path: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise RunLockedError(
-                    f"Another driver has had {path} to itself for {PATIENCE_S:g} s, and may be paused: go on with that one, "
-                    "or kill it."
+                    f"Another process has held the lock on {path} for {PATIENCE_S:g} s, and may be paused: let it go on, or "
+                    "kill it."
                 ) from None
             time.sleep(0.01)

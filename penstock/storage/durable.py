@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, and stay once the call returns: on a disk, in HDFS, in an object store.
+"""Atomic, durable writes of files on a local disk, in HDFS and in object stores.
 
-On a disk a file's bytes are kept once the file is synced, and its name once its directory is: after a power failure a file that
-was renamed may have its old name otherwise, and one that was made may be gone.
+On a disk, a file's bytes are durable once the file is synced, and its name once its directory is. Without the latter, a power
+failure may undo a renaming, or the creation of a file.
 """
 
 import errno
@@ -18,38 +18,38 @@ from penstock.storage.place import here_of, in_objects, is_local, make_of_user, 
 
 
 def read(path: Path) -> bytes:
-    """What a file holds.
+    """Return a file's content.
 
     Raises
     ------
-    FileNotFoundError: it is not there.
+    FileNotFoundError: there is no such file.
     """
     if is_local(path):
         return path.read_bytes()
-    # In one request: whoever opens a file asks for its size first, and so does who would read it in parts at once.
+    # In one request: to open the file, or to read parts of it concurrently, takes another one for its size.
     whole = {"max_concurrency": 1} if in_objects(path) else {}
     content: bytes = ours(path).fs.cat_file(ours(path).path, **whole)
     return content
 
 
 PRIVATE = 0o600
-"""The mode of what is written here unless told otherwise: for its owner alone."""
+"""The default mode of files written here: only their owner has access."""
 
 
 Kept = Literal["name", "bytes", "no"]
-"""What of a file a failure of the machine leaves: all; its bytes, under this name or that which it had; or neither for sure."""
+"""How much of a write survives a failure of the machine: all, only the bytes (perhaps under the old name), or nothing."""
 
 
 def write(path: Path, content: str | bytes, mode: int = PRIVATE, *, kept: Kept = "name") -> None:
-    """Put a file in the place of the one that is there, if there is one, and which keeps its mode.
+    """Write a file atomically. A file that is there is replaced, and the new one gets its mode.
 
     Parameters
     ----------
-    mode: of a new file.
-    kept: what stays once the call returns; else a crash of the machine may leave the one that was there, or an empty one.
+    mode: of a file that was not there.
+    kept: what survives a failure of the machine once the call returns; with less, the old file, or an empty one, may be left.
     """
     data = content.encode() if isinstance(content, str) else content
-    if in_objects(path):  # an object is there whole or not at all
+    if in_objects(path):  # writing an object is atomic
         path.write_bytes(data)
         return
     draft = _drafted(path, data, mode, synced=kept != "no")
@@ -62,7 +62,7 @@ def write(path: Path, content: str | bytes, mode: int = PRIVATE, *, kept: Kept =
 
 
 def create(path: Path, content: bytes) -> bool:
-    """Put a file where there is none; returns whether there was none. Of several who try at once, one succeeds."""
+    """Create a file, and return whether there was none of its name. Of several processes that try at once, one succeeds."""
     if in_objects(path):
         try:
             ours(path).fs.pipe_file(ours(path).path, content, mode="create")
@@ -82,19 +82,18 @@ def create(path: Path, content: bytes) -> bool:
     except FileExistsError:
         return False
     finally:
-        if not done:  # else it has the other name
+        if not done:  # otherwise the draft was renamed
             draft.unlink(missing_ok=True)
 
 
 def move(path: Path, to: Path) -> None:
-    """Move a file, in the place of the one that is there, if there is one; in an object store it is copied first.
+    """Move a file, and replace one that is there. In an object store, the file is copied and then removed.
 
-    On a disk it may be where it was after a power failure, until `sync_names` has been called for the directory that it is
-    moved to.
+    On a disk, a power failure may undo the move until `sync_names` has been called for the target's directory.
 
     Raises
     ------
-    FileNotFoundError: it is not there.
+    FileNotFoundError: there is no such file.
     """
     if is_local(path):
         os.replace(path, to)
@@ -106,66 +105,66 @@ def move(path: Path, to: Path) -> None:
 
 
 def names(directory: Path) -> list[str]:
-    """The names in a directory, in no order; none where there is no such directory.
+    """Return the names in a directory, in no order; an empty list if there is no such directory.
 
-    In an object store a directory may hold an object that marks it, which is not one of them; `iterdir` would have it.
+    In an object store, an object may stand for the directory itself. It is left out, which `iterdir` does not do.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         if is_local(directory):
             return [path.name for path in directory.iterdir()]
-        here = ours(directory).path.rstrip("/")
-        found = (path.rstrip("/") for path in ours(directory).fs.ls(here, detail=False))
-        return [path.rpartition("/")[2] for path in found if path != here]
+        own_path = ours(directory).path.rstrip("/")
+        paths = (path.rstrip("/") for path in ours(directory).fs.ls(own_path, detail=False))
+        return [path.rpartition("/")[2] for path in paths if path != own_path]
     return []
 
 
 def matching(directory: Path, pattern: str) -> list[Path]:
-    """What is in a directory and has a name of a pattern, in order; the directory's own name is no pattern."""
+    """Return the paths in a directory whose names match a pattern, sorted. The directory's own path is taken literally."""
     return sorted((directory / name for name in fnmatch.filter(names(directory), pattern)), key=str)
 
 
 def sizes(directory: Path) -> dict[Path, int]:
-    """The files in a directory, in the order of their names, with their sizes in bytes."""
+    """Return the files in a directory, sorted by name, with their sizes in bytes."""
     if is_local(directory):
         return {path: path.stat().st_size for path in sorted(directory.iterdir()) if path.is_file()}
-    here = ours(directory).path.rstrip("/")
-    found = {one["name"].rstrip("/"): one for one in ours(directory).fs.ls(here, detail=True)}
-    files = {name: one for name, one in found.items() if name != here and one["type"] == "file"}
+    own_path = ours(directory).path.rstrip("/")
+    entries = {entry["name"].rstrip("/"): entry for entry in ours(directory).fs.ls(own_path, detail=True)}
+    files = {name: entry for name, entry in entries.items() if name != own_path and entry["type"] == "file"}
     return {directory / name.rpartition("/")[2]: int(files[name]["size"]) for name in sorted(files)}
 
 
 def make(directory: Path, mode: int = 0o777) -> None:
-    """Make a directory, where a file needs one before it can be written.
+    """Make a directory and its parents on a local disk; stores need none.
 
     Parameters
     ----------
-    mode: of one that is made on a disk, but for what the user's mask takes away; not of those that it is in.
+    mode: of the directory if it is made, less the user's umask; its parents have the default mode.
     """
     if not is_local(directory) or directory.is_dir():
         return
-    made = [each for each in (directory, *directory.parents) if not each.exists()]
+    missing = [level for level in (directory, *directory.parents) if not level.exists()]
     directory.parent.mkdir(parents=True, exist_ok=True)
     directory.mkdir(mode, exist_ok=True)
-    for each in made:
-        sync_names(each.parent)
+    for level in missing:
+        sync_names(level.parent)
 
 
 def make_here(run: Path) -> None:
-    """Make what a run needs of this machine alone, for its owner alone; one that is there keeps the mode that it has.
+    """Make a run's directory on this machine (`here_of`), private to its owner; an existing one keeps its mode.
 
     Raises
     ------
-    OSError: it cannot be made, or is another user's, who could change what is sent to executors from it.
+    OSError: it cannot be made, or belongs to another user, who could tamper with files that are sent to executors from it.
     """
     if not is_local(run):
         make_of_user()
     here = here_of(run)
     make(here, 0o700)
-    sync_names(here.parent)  # who made it may have been killed before that
+    sync_names(here.parent)  # the process that made it may have been killed before it did this
 
 
 def remove(tree: Path) -> None:
-    """Remove a directory and what it holds, or a file, if it is there."""
+    """Remove a file, or a directory with its content, if it is there."""
     if is_local(tree):
         if tree.is_dir() and not tree.is_symlink():
             shutil.rmtree(tree, ignore_errors=True)
@@ -177,7 +176,7 @@ def remove(tree: Path) -> None:
 
 
 def remove_empty(directory: Path) -> None:
-    """Remove a directory, if nothing is in it; an object store has none that is empty."""
+    """Remove a directory if it is empty; in an object store there are no empty ones."""
     if is_local(directory):
         with suppress(OSError):
             directory.rmdir()
@@ -186,7 +185,7 @@ def remove_empty(directory: Path) -> None:
 
 
 def copy(tree: Path, to: Path) -> None:
-    """Copy a file, or a directory and what it holds."""
+    """Copy a file, or a directory with its content; on a disk the copy is synced."""
     if tree.is_dir():
         for name in names(tree):
             copy(tree / name, to / name)
@@ -199,24 +198,24 @@ def copy(tree: Path, to: Path) -> None:
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file to write to; `sync` before it is closed."""
-    return path.open("wb", buffering=1 << 20) if is_local(path) else path.open("wb")  # a store's has a buffer of its own
+    """Open a file for writing. Callers must call `sync` before they close it."""
+    return path.open("wb", buffering=1 << 20) if is_local(path) else path.open("wb")  # in a store it is buffered anyway
 
 
 def sync(file: BinaryIO) -> None:
-    """Have what was written to a file kept, where its being closed does not see to that."""
+    """Sync a file's bytes to disk. For a file in a store this only flushes: closing makes it durable."""
     file.flush()
     try:
-        number = file.fileno()
-    except (OSError, AttributeError):  # a store's has none
+        descriptor = file.fileno()
+    except (OSError, AttributeError):  # a file in a store
         return
-    os.fsync(number)
+    os.fsync(descriptor)
 
 
 def sync_names(directory: Path) -> None:
-    """Have the names in a directory on a disk kept: what was made in it, moved to it, or removed.
+    """Sync a directory on a local disk, which makes it durable that files were created in it, moved to it or removed.
 
-    Some file systems sync no directory, and need not; and who may not read one cannot sync it.
+    Errors of file systems that cannot sync directories, and of directories that may not be read, are ignored.
     """
     if is_local(directory):
         try:
@@ -227,17 +226,17 @@ def sync_names(directory: Path) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """Have a file, or the names in a directory, on a disk kept as it is now, whoever has written it."""
-    number = os.open(path, os.O_RDONLY)
+    """Sync a file or a directory on a local disk, whichever process has written it."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def _copy_object(path: Path, to: Path) -> None:
-    """Copy an object in one request, if its store does that; those above 5 GB are copied in parts, for which its size is
-    asked.
+    """Copy an object within its store by one request. If the store refuses, as for objects above 5 GB, it is copied in parts,
+    which takes a request for its size.
     """
     store, (bucket, _, key) = ours(path).fs, ours(path).path.partition("/")
     target, _, name = ours(to).path.partition("/")
@@ -250,23 +249,23 @@ def _copy_object(path: Path, to: Path) -> None:
 
 
 def _is_there(error: OSError) -> bool:
-    """Whether a store has refused to create an object since there is one of its name."""
+    """Whether a store refused to create an object because there is one of that name."""
     answer = getattr(error.__cause__, "response", {})
     return isinstance(error, FileExistsError) or answer.get("Error", {}).get("Code") == "PreconditionFailed"
 
 
 def private(path: Path, flags: str) -> BinaryIO:
-    """A file on a disk, for its owner alone if it is made.
+    """Open a file on a local disk; if it is created, only its owner has access.
 
     Parameters
     ----------
-    flags: as `open` has them.
+    flags: the mode argument of `open`.
     """
     return open(path, flags, opener=lambda name, how: os.open(name, how, PRIVATE))  # type: ignore[return-value]
 
 
 def _drafted(path: Path, data: bytes, mode: int = PRIVATE, *, synced: bool = True) -> Path:
-    """What is to be a file, under another name beside it."""
+    """Write the content of a file under a temporary name beside it, and return that path."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.draft")
     if not is_local(path):
         ours(draft).fs.pipe_file(ours(draft).path, data)

@@ -1,4 +1,4 @@
-"""HDFS as Python reaches it: over HTTP (WebHDFS), which every NameNode serves, with no library of Hadoop's."""
+"""HDFS from Python: over HTTP (WebHDFS), which every NameNode serves, so that no Hadoop library is needed."""
 
 import os
 from typing import Any
@@ -10,16 +10,16 @@ from upath import UPath
 from upath.registry import register_implementation as register_path
 
 PLACE = "PENSTOCK_WEBHDFS"
-"""The environment variable that names the host and port of WebHDFS, where that is not the NameNode's usual one."""
+"""The environment variable for the host and port of WebHDFS, if they are not the NameNode's host and `PORT`."""
 PORT = 9870
 TIMEOUT_S = (5.0, 60.0)
-"""To connect, and to wait for an answer."""
+"""Timeouts to connect, and to wait for an answer."""
 BLOCK = 16 << 20
-"""Bytes that are sent in one request."""
+"""The most bytes that are sent in one request."""
 
 
 class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
-    """A file system as Spark knows it by ``hdfs://HOST:PORT`` or ``webhdfs://HOST:PORT``."""
+    """A file system that Spark addresses as ``hdfs://HOST:PORT`` or ``webhdfs://HOST:PORT``."""
 
     protocol = ("hdfs", "webhdfs")
     blocksize = BLOCK
@@ -41,37 +41,37 @@ class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
         super().__init__(host, port or PORT, **{"user": user, **options})
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **given: Any) -> bytes:
-        """What a file holds; of a whole one, without asking for its size first."""
+        """Return a file's content. For a whole file this saves the request for its size."""
         if start is not None or end is not None:
             return bytes(super().cat_file(path, start, end, **given))
-        told = self._call("OPEN", path=path, redirect=False)
-        if "Location" not in told.headers:  # a gateway that answers for its DataNodes
-            return bytes(told.content)
-        sent = self.session.get(self._apply_proxy(told.headers["Location"]))
-        if sent.status_code == 404:  # it was removed since the NameNode has said where it is
+        answer = self._call("OPEN", path=path, redirect=False)
+        if "Location" not in answer.headers:  # a gateway answers with the content itself
+            return bytes(answer.content)
+        response = self.session.get(self._apply_proxy(answer.headers["Location"]))
+        if response.status_code == 404:  # it was removed since the NameNode answered
             raise FileNotFoundError(path)
-        sent.raise_for_status()
-        return bytes(sent.content)
+        response.raise_for_status()
+        return bytes(response.content)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **given: Any) -> None:
         """Write a file in one request."""
-        to = self._call("CREATE", "put", path, redirect=False, overwrite=str(mode == "overwrite").lower())
-        self._send("put", to, value)
+        answer = self._call("CREATE", "put", path, redirect=False, overwrite=str(mode == "overwrite").lower())
+        self._send("put", answer, value)
 
     def append(self, path: str, value: bytes) -> None:
         """Append to a file."""
         self._send("post", self._call("APPEND", "post", path, redirect=False), value)
 
     def exists(self, path: str, **given: Any) -> bool:
-        """Whether there is something; where that cannot be told (`OSError`), it does not say that there is nothing."""
+        """Whether there is a file or directory. Raises `OSError` if that cannot be determined, in place of returning False."""
         return self._kind(path) is not None
 
     def isdir(self, path: str) -> bool:
-        """Whether it is a directory; raises as `exists` does."""
+        """Whether a path is a directory; raises as `exists` does."""
         return self._kind(path) == "directory"
 
     def isfile(self, path: str) -> bool:
-        """Whether it is a file; raises as `exists` does."""
+        """Whether a path is a file; raises as `exists` does."""
         return self._kind(path) == "file"
 
     def _kind(self, path: str) -> str | None:
@@ -81,11 +81,11 @@ class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
             return None
 
     def replace(self, path: str, to: str) -> None:
-        """Rename a file, in the place of the one that is there, at once."""
+        """Rename a file atomically, and replace a file that has the new name."""
         self._rename(path, to, "OVERWRITE")
 
     def rename_new(self, path: str, to: str) -> bool:
-        """Rename a file to a name that is free, at once; returns whether it was."""
+        """Rename a file atomically if the new name is free; returns whether it was."""
         try:
             self._rename(path, to, "NONE")
         except FileExistsError:
@@ -98,15 +98,17 @@ class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
     def _call(self, *given: Any, **named: Any) -> Any:
         try:
             return super()._call(*given, **named)
-        except RuntimeError as error:  # what the NameNode says, without its kind
+        except RuntimeError as error:  # fsspec drops the class of the NameNode's exception
             kind = FileExistsError if "already exists" in str(error) else OSError
             raise kind(str(error)) from error
 
     def _send(self, method: str, told: Any, value: bytes) -> None:
-        """Send data to the DataNode that a NameNode has told of."""
-        where = self._apply_proxy(told.headers["Location"])
-        sent = self.session.request(method, where, data=value, headers={"content-type": "application/octet-stream"})
-        sent.raise_for_status()
+        """Send data to the DataNode that a NameNode's answer ``told`` redirects to."""
+        if "Location" not in told.headers:
+            raise OSError(f"{told.url} names no DataNode to write to")
+        address = self._apply_proxy(told.headers["Location"])
+        response = self.session.request(method, address, data=value, headers={"content-type": "application/octet-stream"})
+        response.raise_for_status()
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **given: Any) -> "_HdfsFile":
         return _HdfsFile(self, path, mode=mode, block_size=block_size or BLOCK, tempdir="", autocommit=True)
@@ -126,15 +128,15 @@ class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
 
     @staticmethod
     def _get_kwargs_from_urls(urlpath: str) -> dict[str, Any]:
-        given = infer_storage_options(urlpath)
-        if "host" not in given:
+        options = infer_storage_options(urlpath)
+        if "host" not in options:
             return {}
-        found = {"host": given["host"], "port": given.get("port"), "layer": given["protocol"]}
-        return found | ({"user": given["username"]} if "username" in given else {})
+        arguments = {"host": options["host"], "port": options.get("port"), "layer": options["protocol"]}
+        return arguments | ({"user": options["username"]} if "username" in options else {})
 
 
 class _HdfsFile(WebHDFile):  # type: ignore[misc]  # has no types
-    """A file whose first block is sent as it is made: to make an empty one, and append to that, takes a third of a second."""
+    """A file that is created with its first block. Creating an empty one and appending to it takes a third of a second."""
 
     def _initiate_upload(self) -> None:
         self._begun = False
@@ -146,12 +148,12 @@ class _HdfsFile(WebHDFile):  # type: ignore[misc]  # has no types
 
 
 class HdfsPath(UPath):
-    """A path in it."""
+    """A path in HDFS."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        if not self.is_absolute():  # what `relative_to` makes has no host
+        if not self.is_absolute():  # a result of `relative_to` has no host
             return super().__str__()
         options = self.storage_options
         port = options.get("port")

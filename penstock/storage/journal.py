@@ -1,11 +1,11 @@
-"""Files of lines that one driver appends to, and that another takes over from it.
+"""Journals: append-only files of lines with one writer at a time. A process that opens one fences the writer before it.
 
-On a disk a journal is one file. Whoever opens it renames it, which fences off the one that had it open: what that one writes
-from then on is in no file of this name, and it looks before it relies on a line. Then the lines are copied to a new file of the
-name. A lock is held only meanwhile, never while a line is appended, for a paused process might hold it.
+On a disk, a journal is one file. A process that opens it renames it and copies the lines to a new file of that name. The former
+writer checks that its file still has the name before and after each append, so it notices that it was fenced. A lock is held
+only during the copying, never during an append, because a paused process might hold it.
 
-In a store it is a directory of numbered files, each created where there is none of its number. Whoever opens it creates the
-next one, a note, and the one that had it finds that number taken, however late it looks: notes are never removed.
+In a store, a journal is a directory of numbered files, and a number can be created only once. A process that opens it creates
+the next number, as a note. The former writer then finds that number taken, however late it writes: notes are never removed.
 """
 
 import os
@@ -24,14 +24,14 @@ from penstock.storage.alone import alone
 from penstock.storage.place import is_local
 
 SPARE = 0.5
-"""A journal is shortened once it has so many times more lines than it is to keep."""
+"""A journal is shortened once its lines exceed those to keep by this fraction, and by one more."""
 FOLDED = 64
-"""So many numbered files are then put together into one."""
+"""The files of a journal in a store are merged into one when there are more than this number."""
 NOTE = b"#"
-"""Begins a line that says who has opened the journal; it is none of its lines."""
+"""The first byte of a note, which says which process opened the journal. Readers skip notes."""
 
 Summed = Callable[[Iterable[bytes]], bytes]
-"""Makes one line for several that are to go."""
+"""Makes one line that replaces several: their sum."""
 
 
 class Journal(ABC):
@@ -39,8 +39,8 @@ class Journal(ABC):
 
     Parameters
     ----------
-    keep: how many lines stay as they are; those before become one, their sum.
-    synced: whether a line must outlive the machine's failure once `append` returns; in a store it does in any case.
+    keep: how many of the newest lines are kept; older ones are replaced by one line, their sum.
+    synced: whether a line must survive a failure of the machine once `append` returns; in a store it always does.
     """
 
     def __init__(self, path: Path, keep: int, summed: Summed, *, synced: bool = True) -> None:
@@ -48,23 +48,23 @@ class Journal(ABC):
 
     @abstractmethod
     def append(self, line: bytes) -> None:
-        """Add a line, and rely on it once this returns.
+        """Append a line. Once this returns, the line is part of the journal.
 
         Raises
         ------
-        RunLockedError: another process has opened the journal since; what becomes of the line is that one's to say.
+        RunLockedError: another process has opened the journal since; the line may or may not be part of it.
         """
 
     def lines(self) -> Iterator[bytes]:
-        """All lines, in order."""
+        """Yield all lines, in order."""
         return lines_of(self.path)
 
     @abstractmethod
     def close(self) -> None:
-        """Append no more."""
+        """Close the journal; nothing may be appended any more."""
 
     def _shortened(self, lines: list[bytes]) -> list[bytes]:
-        if len(lines) <= 1 + self._keep * (1 + SPARE):  # one is the sum of what went before
+        if len(lines) <= 1 + self._keep * (1 + SPARE):  # the 1 is for the sum of older lines
             return lines
         return [self._summed(islice(lines, len(lines) - self._keep)), *lines[-self._keep :]]
 
@@ -77,12 +77,12 @@ class Journal(ABC):
 
 
 def opened(path: Path, keep: int, summed: Summed, *, synced: bool = True) -> Journal:
-    """Open a journal to append to it, and fence off whoever has it open."""
+    """Open a journal for appending, and fence any process that has it open."""
     return (_DiskJournal if is_local(path) else _StoreJournal)(path, keep, summed, synced=synced)
 
 
 def begin(path: Path, line: bytes) -> None:
-    """Make a journal of one line, where there is none yet, or one that nothing relies on."""
+    """Make a journal with one line. A journal that is there is replaced, so nothing may rely on it."""
     if is_local(path):
         durable.write(path, line + b"\n")
     else:
@@ -91,11 +91,11 @@ def begin(path: Path, line: bytes) -> None:
 
 
 def add(path: Path, line: bytes, *, synced: bool = False) -> None:
-    """Append a line to a journal that nobody needs to own."""
+    """Append a line to a journal that no process has open, because it needs no single writer."""
     if is_local(path):
         with durable.private(path, "ab+") as file:
             if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                file.write(b"\n")  # a kill has torn the last one
+                file.write(b"\n")  # a kill has torn the last line
             file.write(line + b"\n")
             if synced:
                 durable.sync(file)
@@ -107,9 +107,9 @@ def add(path: Path, line: bytes, *, synced: bool = False) -> None:
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """The whole lines of a journal, whoever has it open; none where there is no such journal."""
+    """Yield the whole lines of a journal, even while a process has it open; none if there is no such journal."""
     if is_local(path):
-        for place in (path, _aside(path), path):  # while it is taken over, it is aside
+        for place in (path, _aside(path), path):  # during a takeover, it is at the second path
             with suppress(FileNotFoundError):
                 yield from _whole_lines(place)
                 return
@@ -118,39 +118,40 @@ def lines_of(path: Path) -> Iterator[bytes]:
         try:
             yield from list(_lines_in(_entries(path)))
             return
-        except FileNotFoundError:  # its files were put together meanwhile
+        except FileNotFoundError:  # its files were merged meanwhile
             continue
 
 
 def extent(path: Path) -> int:
-    """What grows as lines come: a size, or the number of the last file."""
+    """Return a number that grows with each line: the size in bytes or, in a store, the number of the last file."""
     return path.stat().st_size if is_local(path) else max((number for number, _ in _entries(path)), default=-1)
 
 
 def lines_after(path: Path, number: int) -> tuple[list[bytes], int, bool]:
-    """The lines of a journal in a store that come after one of its files.
+    """Return the lines of a journal in a store that come after the file of a number.
 
-    Returns them, the last file's number, and whether they are all lines, since those before were put together meanwhile.
+    The result is these lines, the last file's number, and True if they are all lines of the journal, because files up to a
+    later number were merged meanwhile.
     """
     while True:
-        there = _entries(path)
-        folded = max((one for one, entry in there if entry.suffix == ".lines"), default=-1)
-        anew = folded > number
-        wanted = there if anew else [(one, entry) for one, entry in there if one > number]
+        entries = _entries(path)
+        last_merged = max((entry_number for entry_number, entry in entries if entry.suffix == ".lines"), default=-1)
+        merged = last_merged > number
+        unread = entries if merged else [(entry_number, entry) for entry_number, entry in entries if entry_number > number]
         with suppress(FileNotFoundError):
-            return list(_lines_in(wanted)), max((one for one, _ in there), default=number), anew
+            return list(_lines_in(unread)), max((entry_number for entry_number, _ in entries), default=number), merged
 
 
 def clear(path: Path) -> None:
-    """Remove the lines of a journal, if it is there, and fence off whoever has it open."""
+    """Remove all lines of a journal, if it is there, and fence any process that has it open."""
     if is_local(path):
         remove(path)
-    elif there := _entries(path):
-        last = there[-1][0] + 1
-        if not durable.create(_entry(path, last), _note()):
+    elif entries := _entries(path):
+        next_number = entries[-1][0] + 1
+        if not durable.create(_entry(path, next_number), _note()):
             raise RunLockedError(f"Another driver writes {path} at this moment: stop it, or give this run another --name.")
-        durable.write(_folded(path, last), b"")
-        _drop(there)
+        durable.write(_folded(path, next_number), b"")
+        _drop(entries)
 
 
 def remove(path: Path) -> None:
@@ -188,11 +189,11 @@ class _DiskJournal(Journal):
         self._file.close()
 
     def _is_ours(self) -> bool:
-        """Whether the file of this name is the one that is written to."""
+        """Whether the open file still has the journal's name, so that no other process has taken over."""
         return _is(self._file.fileno(), self.path)
 
     def _shorten(self) -> None:
-        """Take the journal over from oneself."""
+        """Shorten the journal, by the steps of a takeover from another process."""
         with alone(self.path):
             if not self._is_ours():
                 raise self._lost()
@@ -201,7 +202,7 @@ class _DiskJournal(Journal):
             self._copy()
 
     def _copy(self) -> None:
-        """Make the file of this name one of our own, with the lines that were set aside."""
+        """Make a new file of the journal's name, with the lines that were set aside, and open it."""
         aside, draft = _aside(self.path), self.path.with_name(f".{self.path.name}.draft")
         lines = self._shortened(list(_whole_lines(aside))) if aside.exists() else []
         self._file, self._count = durable.private(draft, "wb"), len(lines)
@@ -209,7 +210,7 @@ class _DiskJournal(Journal):
         durable.sync(self._file)
         try:
             draft.rename(self.path)
-        except FileNotFoundError:  # who discards the run has not waited for who is paused here
+        except FileNotFoundError:  # the run was discarded while this process was paused
             raise self._lost() from None
         durable.sync_names(self.path.parent)
         aside.unlink(missing_ok=True)
@@ -220,9 +221,9 @@ class _StoreJournal(Journal):
         super().__init__(path, keep, summed, synced=synced)
         self._closed = False
         while True:
-            there = _entries(path)
-            self._last = max((number for number, _ in there), default=-1) + 1
-            self._unfolded = len(there) + 1
+            entries = _entries(path)
+            self._last = max((number for number, _ in entries), default=-1) + 1
+            self._unfolded = len(entries) + 1
             if durable.create(_entry(path, self._last), _note()):
                 return
 
@@ -230,9 +231,8 @@ class _StoreJournal(Journal):
         if self._closed:
             raise ValueError("the journal is closed")
         entry, content = _entry(self.path, self._last + 1), line + b"\n"
-        if (
-            not durable.create(entry, content) and durable.read(entry) != content
-        ):  # an answer may be lost, and the request repeated
+        # An equal line is our own: the answer to the first request was lost, and the client repeated the request.
+        if not durable.create(entry, content) and durable.read(entry) != content:
             raise self._lost()
         self._last += 1
         self._unfolded += 1
@@ -243,23 +243,23 @@ class _StoreJournal(Journal):
         self._closed = True
 
     def _fold(self) -> None:
-        """Put all files together into one. What another has written since has greater numbers, and stays."""
-        there = [(number, entry) for number, entry in _entries(self.path) if number <= self._last]
+        """Merge all files into one. Files that another process has written since have greater numbers, and stay."""
+        entries = [(number, entry) for number, entry in _entries(self.path) if number <= self._last]
         try:
-            lines = self._shortened(list(_lines_in(there)))
-        except FileNotFoundError:  # another has put them together
+            lines = self._shortened(list(_lines_in(entries)))
+        except FileNotFoundError:  # another process has merged them
             raise self._lost() from None
         durable.write(_folded(self.path, self._last), b"".join(line + b"\n" for line in lines))
-        _drop(there)
+        _drop(entries)
         self._unfolded = 1
 
 
 def _is(file: int, path: Path) -> bool:
-    """Whether a file that is open has a name."""
-    here = os.fstat(file)
+    """Whether a path leads to the file with an open descriptor."""
+    opened_state = os.fstat(file)
     with suppress(OSError):
-        there = path.stat()
-        return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+        path_state = path.stat()
+        return (opened_state.st_dev, opened_state.st_ino) == (path_state.st_dev, path_state.st_ino)
     return False
 
 
@@ -268,7 +268,7 @@ def _aside(path: Path) -> Path:
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Without a torn last one, which nothing relied on."""
+    """Yield the lines of a file without a torn last one, which nothing relied on."""
     with path.open("rb") as file:
         yield from (line[:-1] for line in file if line.endswith(b"\n"))
 
@@ -278,23 +278,23 @@ def _entry(path: Path, number: int) -> Path:
 
 
 def _folded(path: Path, number: int) -> Path:
-    """What holds all lines up to a number."""
+    """Return the path of a merged file, which holds all lines up to a number."""
     return path / f"{number:012d}.lines"
 
 
 def _entries(path: Path) -> list[tuple[int, Path]]:
-    """The files of a journal in a store, in order; one that holds others comes after the one of its number."""
-    found = (re.fullmatch(r"(\d+)\.lines?", name) for name in durable.names(path))
-    return [(int(match[1]), path / match[0]) for match in sorted(filter(None, found), key=lambda match: match[0])]
+    """Return the files of a journal in a store, in order. A merged file comes after the file of the same number."""
+    matches = (re.fullmatch(r"(\d+)\.lines?", name) for name in durable.names(path))
+    return [(int(match[1]), path / match[0]) for match in sorted(filter(None, matches), key=lambda match: match[0])]
 
 
 def _note() -> bytes:
-    """Says who has opened a journal; no two are the same."""
+    """Return a unique note that names the process that opens a journal."""
     return f"{NOTE.decode()} {socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex}\n".encode()
 
 
 def _drop(entries: list[tuple[int, Path]]) -> None:
-    """Remove files whose lines are in another, but for the notes: a driver that wakes is to find its number taken."""
+    """Remove files that were merged. Notes stay, so that a driver that was paused finds its next number taken."""
     for _, entry in entries:
         with suppress(FileNotFoundError):
             if entry.suffix == ".lines" or not durable.read(entry).startswith(NOTE):
@@ -302,7 +302,7 @@ def _drop(entries: list[tuple[int, Path]]) -> None:
 
 
 def _lines_in(entries: list[tuple[int, Path]]) -> Iterator[bytes]:
-    """The lines of those files that are not put together in another, in order."""
+    """Yield the lines of the files, in order, from the last merged file on, which contains those before it."""
     base = max((place for place, (_, entry) in enumerate(entries) if entry.suffix == ".lines"), default=0)
     for _, entry in entries[base:]:
         yield from (line for line in durable.read(entry).splitlines() if not line.startswith(NOTE))

@@ -1,4 +1,4 @@
-"""What is said where a store does not answer, or refuses."""
+"""Checks that a store can be reached, and turns errors of the stores' libraries into a `StoreError` with a clear text."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from penstock.storage import durable
 from penstock.storage.place import AT_FIRST_S, in_objects, is_local, ours, path_of
 
 LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "requests")
-"""Whose errors are not all of Python's own for input and output."""
+"""Libraries for stores. Not all of their exceptions derive from `OSError`."""
 WHERE = (
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
@@ -27,14 +27,14 @@ WHERE = (
     "HADOOP_USER_NAME",
     "PENSTOCK_WEBHDFS",
 )
-"""The environment's say on where a store is, and who asks."""
+"""Environment variables that determine a store's address and the credentials."""
 MOST = 200
-"""Characters of a library's own words that are shown."""
+"""The most characters of a library's error that a text quotes."""
 
 
 @contextmanager
 def reaching(place: Path) -> Iterator[None]:
-    """Within the block, what goes wrong with a place in a store is said in a sentence.
+    """Within the block, turn any error on a path in a store into a `StoreError`. Errors on a local path stay as they are.
 
     Raises
     ------
@@ -44,34 +44,34 @@ def reaching(place: Path) -> Iterator[None]:
         yield
     except PenstockError:
         raise
-    except Exception as error:  # libraries for stores have trees of their own
+    except Exception as error:  # the libraries have exception classes with no common base
         if is_local(place):
             raise
         raise refusal(place, error) from error
 
 
 def refusal(place: Path, error: Exception) -> StoreError:
-    """The error for a place whose store has not done what was asked of it."""
-    where = (
+    """Return the error for a path whose store did not answer, or refused a request."""
+    causes = (
         "the bucket and its room, AWS_ENDPOINT_URL, and your credentials"
         if in_objects(place)
         else "the host and its room, and PENSTOCK_WEBHDFS"
     )
     reason = " ".join(str(error).split())[:MOST].rstrip(".")
-    return StoreError(f"{place} cannot be reached, or refuses ({reason}): check {where}.")
+    return StoreError(f"{place} cannot be reached, or refuses ({reason}): check {causes}.")
 
 
 def is_of_store(error: Exception) -> bool:
-    """Whether an error is one of those that the libraries for stores raise."""
+    """Whether an error may come from a library for stores."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in LIBRARIES
 
 
 def check(place: Path, *, by_spark: bool = False) -> None:
-    """Refuse a place whose store cannot be used.
+    """Check that a path's store can be used: that it answers, and lists the path.
 
     Parameters
     ----------
-    by_spark: whether Spark is to reach it, too.
+    by_spark: whether Spark must be able to reach it, too.
 
     Raises
     ------
@@ -83,13 +83,13 @@ def check(place: Path, *, by_spark: bool = False) -> None:
 
 
 def meet(place: Path, *, by_spark: bool = False) -> None:
-    """See that a place's store is there, and answers within seconds; all later questions are asked with more patience.
+    """Check that a path's store answers within seconds. Later requests to it are made with longer timeouts and retries.
 
-    What has answered once is not asked again by this process.
+    A store that has answered once is not checked again by this process.
 
     Parameters
     ----------
-    by_spark: whether Spark is to reach it, too.
+    by_spark: whether Spark must be able to reach it, too.
 
     Raises
     ------
@@ -104,21 +104,21 @@ def meet(place: Path, *, by_spark: bool = False) -> None:
 
 @lru_cache(maxsize=64)
 def _meet(place: str, where: tuple[str | None, ...]) -> None:
-    """What raises is not remembered.
+    """Send one request to a path's store. Cached, so that a store that answered is not asked again; failures are not cached.
 
     Parameters
     ----------
-    where: the store is, as far as the place does not say so.
+    where: the values of the variables in `WHERE`, which are part of the cache's key only.
     """
     path = path_of(place, patient=False)
     store = ours(path).fs
     if not in_objects(path):
         store.exists("/")
         return
-    store.retries = 1  # besides those of the library below
+    store.retries = 1  # the library below it has retries of its own
     bucket, _, key = ours(path).path.partition("/")
-    before, *pattern = re.split(r"[*?\[]", key)
-    prefix = before if pattern or not key else f"{key.rstrip('/')}/"  # some may see no more of a bucket
+    literal, *pattern = re.split(r"[*?\[]", key)
+    prefix = literal if pattern or not key else f"{key.rstrip('/')}/"  # some users may list only this part of a bucket
     try:
         store.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
     except FileNotFoundError as error:
@@ -128,8 +128,8 @@ def _meet(place: str, where: tuple[str | None, ...]) -> None:
 
 
 def _meet_namenode(place: str) -> None:
-    """See that something listens where Spark is to reach HDFS, which is not where Penstock does; a name of several has no
-    port.
+    """Check that Spark's port of the NameNode accepts connections; Penstock itself uses the one of WebHDFS. A URI without a
+    port is not checked, as its host may be the logical name of several NameNodes.
     """
     at = urlsplit(place)
     if at.scheme != "hdfs" or at.port is None:

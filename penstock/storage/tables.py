@@ -1,4 +1,4 @@
-"""Parquet files, wherever they lie."""
+"""Reading Parquet files on a local disk or in a store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,19 +8,19 @@ import pyarrow.parquet as pq
 
 
 def rows_of(path: Path) -> int:
-    """How many rows a file has."""
+    """Return the number of rows of a file."""
     with path.open("rb") as file:
         return int(pq.read_metadata(file).num_rows)
 
 
 def schema_of(path: Path) -> pa.Schema:
-    """The columns that a file has."""
+    """Return the Arrow schema of a file."""
     with path.open("rb") as file:
         return pq.read_schema(file)
 
 
 def int96_of(path: Path) -> set[str]:
-    """The columns of times in the form that Hive and older Sparks write, which Arrow shows as nanoseconds."""
+    """Return the columns with INT96 timestamps, which Hive and older Sparks write, and Arrow reads as nanoseconds."""
     with path.open("rb") as file:
         columns = pq.ParquetFile(file).schema
     kinds = (columns.column(number) for number in range(len(columns)))
@@ -28,9 +28,9 @@ def int96_of(path: Path) -> set[str]:
 
 
 def batches_in(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, as record batches of those fields of a schema that it has.
+    """Yield the rows of a file as record batches, with those fields of ``schema`` that the file has.
 
-    Spark writes a length of time as a number of microseconds, so columns are made of the fields' types.
+    Columns are cast to the types of the schema, because Spark writes durations as numbers of microseconds.
     """
     with path.open("rb") as file:
         for rows in pq.ParquetFile(file).iter_batches(columns=schema.names):

@@ -1,4 +1,4 @@
-"""For tests: a driver that runs a topology in memory, a prover, and suites that tell whether a connector keeps its contract."""
+"""Tools for tests: an in-memory driver for topologies, a prover, and suites that check the contracts of connectors."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from penstock.testing.contracts import SinkContract, SourceContract
     from penstock.testing.proof.helper import prove
 
-if "pytest" in sys.modules:  # so that a failed assertion of the suites says what it found
+if "pytest" in sys.modules:  # so that failed assertions of the suites show their values
     sys.modules["pytest"].register_assert_rewrite("penstock.testing.contracts")
 
 __all__ = ["Crash", "SinkContract", "SourceContract", "TopologyDriver", "prove"]
@@ -22,10 +22,10 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What is slow to import, once it is asked for: the prover's processes need none of it."""
+    """Import the slow modules on first use: the prover's processes do not need them."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    globals()[name] = found = getattr(import_module(_PLACES[name]), name)
-    return found
+    globals()[name] = attribute = getattr(import_module(_PLACES[name]), name)
+    return attribute

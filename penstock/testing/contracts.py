@@ -1,4 +1,4 @@
-"""Suites for authors of connectors: derive a test class from one, say how to connect, and run pytest.
+"""Test suites for authors of connectors: derive a test class from one, override `connect`, and run pytest.
 
 >>> class TestMySink(SinkContract):
 ...     def connect(self, directory):
@@ -35,7 +35,7 @@ from penstock.runtime.wiring import Wiring
 
 
 class Sample(Event):
-    """What the suites send through connectors."""
+    """The event type that the suites send through connectors."""
 
     name: str
     number: int
@@ -46,27 +46,27 @@ SAMPLES = [Sample("a", 1), Sample("b", 2, 'with\ttab, "quotes" and ü'), Sample(
 
 
 class SinkContract:
-    """What every sink keeps: each committed batch is visible once, however often and wherever it is delivered.
+    """The contract of a sink: each committed micro-batch is visible once, however often and by any process it is delivered.
 
-    Override `connect`, and what describes the sink.
+    Override `connect`, and the attributes that describe the sink.
     """
 
     key: tuple[str, ...] = ()
-    """Of the sink; a table is upserted by it, so that later events of a key replace earlier ones."""
+    """The key fields of the sink. A table is upserted by them, so that later events of a key replace earlier ones."""
     shared = False
-    """Whether several runs may write to one place."""
+    """Whether several runs may write to the sink's place."""
 
     def connect(self, directory: Path) -> str | Connection:
-        """A URI, or a connector, for a place of its own below a directory; the same each time it is asked."""
+        """Return a URI or a connector for a place below a directory; every call must return the same."""
         raise NotImplementedError
 
     def bind(self, directory: Path, event_type: type[Event] = Sample) -> BoundSink:
-        """The sink as one process binds it."""
+        """Bind the sink, as one process does."""
         sink = Sink("Out", Stream("Samples", event_type), self.connect(directory), self.key)
         return bind_sinks([sink], {}, directory / "output")["Out"]
 
     def claimed(self, directory: Path) -> BoundSink:
-        """The sink, as a run that starts or resumes has it."""
+        """Bind and claim the sink, as a run that starts or resumes does."""
         sink = self.bind(directory)
         sink.claim("run-1", ())
         return sink
@@ -145,17 +145,17 @@ class SinkContract:
 
 
 class SourceContract:
-    """What every sequence keeps: its events have numbers, and the same event stands behind a number for ever.
+    """The contract of a sequence: its events are numbered, and a number always denotes the same event.
 
     Override `connect`; the sequence must hold some events of type `Sample`.
     """
 
     def connect(self, directory: Path) -> str | Connection:
-        """A URI, or a connector; the same, over the same events, each time it is asked."""
+        """Return a URI or a connector; each call must return the same, with the same events."""
         raise NotImplementedError
 
     def bind(self, directory: Path) -> SequenceSource:
-        """The source as one process binds it."""
+        """Bind the source, as one process does."""
         source: Source[Any] = Source("Samples", Sample, uri=self.connect(directory), sample=lambda n: Sample("s", n))
         bound = bind_source(source, None, SourceContext())
         assert isinstance(bound, SequenceSource), "other sources are read by Spark itself, which this suite does not start"
@@ -193,7 +193,7 @@ class SourceContract:
 
 
 def stage(sink: BoundSink, events: Sequence[Event]) -> list[StagedFile]:
-    """Stage events for a sink, as a worker does in a micro-batch."""
+    """Stage events for a sink, as a worker does in a micro-batch; returns the staged files."""
     app = App("contract")
     source = app.source("Samples", type(events[0]))
     app.sink(sink.files.name, source, key=sink.files.beside)
@@ -207,7 +207,7 @@ def stage(sink: BoundSink, events: Sequence[Event]) -> list[StagedFile]:
 
 
 def _same(found: Sequence[Any], wanted: Sequence[Sample]) -> bool:
-    """Tables and topics have no order of their own between keys and partitions."""
+    """Compare regardless of order, which tables and topics do not keep between keys and partitions."""
     return Counter(map(repr, found)) == Counter(map(repr, wanted))
 
 

@@ -1,4 +1,4 @@
-"""Test a topology in memory: no Spark, no JVM, and the test owns the clock."""
+"""A driver for tests: runs a topology in memory, without Spark or a JVM, and lets the test set the clock."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -34,22 +34,22 @@ from penstock.runtime.wiring import Wiring
 
 
 class Crash(PenstockError):
-    """The crash that a test asked for."""
+    """Raised for the crash that a test requested by `TopologyDriver.crash_at`."""
 
 
 @dataclass
 class _Committed:
-    """What survives a crash: the state, the watermark and the output of committed batches."""
+    """Everything that survives a crash: state, watermark and output of the committed micro-batches."""
 
     stores: dict[tuple[int, int], MemoryStore]
     watermark: float | None = None
     ended: bool = False
     greatest_times: dict[str, float] = field(default_factory=dict)
-    """By source, in seconds since the epoch."""
+    """The greatest event time of each source, in seconds since the epoch."""
     last_heard: dict[str, datetime] = field(default_factory=dict)
-    """By source, the processing time of its last event."""
+    """The processing time of each source's last event."""
     outputs: dict[str, list[bytes]] = field(default_factory=dict)
-    """JSON, by the labels of outputs."""
+    """Lines of JSON, by the label of the output."""
     tallies: list[Tally] = field(default_factory=list)
 
 
@@ -90,9 +90,9 @@ class TopologyDriver:
     Parameters
     ----------
     app: the application; its query-dialect elements need Spark and are refused here.
-    partitions: in how many partitions each hop is divided.
+    partitions: the number of partitions of each hop.
     start: the processing time of the first batch.
-    dead_letters: keep what cannot be decoded or handled, as a run does, instead of raising.
+    dead_letters: whether events that cannot be decoded or handled become dead letters, as in a run; otherwise `batch` raises.
     """
 
     def __init__(
@@ -122,11 +122,11 @@ class TopologyDriver:
         return Wiring(self._topology, self._partitions, (), self._on_error, earlier)
 
     def upgraded(self, app: App) -> "TopologyDriver":
-        """The driver of another version of the application, which goes on where this one is, as the start of a run would.
+        """Return a driver for another version of the application, which continues from this driver's state as a restart does.
 
         Raises
         ------
-        IncompatibleStateError: the state does not fit, and is not migrated.
+        IncompatibleStateError: the stored state does not fit the new version, and is not migrated.
         """
         other = TopologyDriver(app, partitions=self._partitions, start=self._start, dead_letters=self._on_error != "stop")
         other._state = describe_state(other._topology, self._state)
@@ -136,24 +136,23 @@ class TopologyDriver:
         return other
 
     def advance(self, seconds: float) -> None:
-        """Move the processing-time clock on."""
+        """Advance the processing-time clock."""
         self.now = datetime.fromtimestamp(self.now.timestamp() + seconds, UTC)
 
     def crash_at(self, event: int) -> None:
-        """Crash in the next batch in which a source has so many events, before its n-th (from 0) goes in; then `Crash` is
-        raised.
+        """Raise `Crash` in the next micro-batch with more than ``event`` events of one source, before that event (from 0).
 
-        The batch is not committed: run it again, as Spark would, and go on.
+        The micro-batch is not committed: run it again, as Spark would.
         """
         self._crash_at = event
 
     def batch(self, events: Mapping[str, Sequence[Event | bytes | str]] | None = None) -> None:
-        """Run one micro-batch. An event given as bytes or text is JSON yet to be decoded.
+        """Run one micro-batch. Events are objects, or JSON as bytes or text.
 
         Raises
         ------
-        RunFailedError: an event cannot be decoded or handled, unless the driver keeps dead letters. Names the element
-            and its line; nothing of the batch is kept.
+        RunFailedError: an event cannot be decoded or handled, and the driver does not keep dead letters. Names the element and
+            the line of its code; the micro-batch is not committed.
         TopologyError: there is no such source, or an event is of another type than the source's.
         """
         _check_names("source", events or {}, [source.name for source in self._topology.sources])
@@ -162,8 +161,8 @@ class TopologyDriver:
         self._try(Attempt(self, events or {}))
 
     def finish(self) -> None:
-        """End the input: a last micro-batch, in which the watermark passes everything, closes all windows and fires all timers
-        on event time, those behind several hops included.
+        """End the input by a last micro-batch, whose watermark closes all windows and fires all event-time timers, also behind
+        several hops.
         """
         before, self._committed.watermark = self._committed.watermark, FOREVER / SECOND
         self._committed.ended = True
@@ -174,7 +173,7 @@ class TopologyDriver:
             raise
 
     def output(self, sink: Sink | str) -> list[Any]:
-        """All events that have left at a sink, in the order of their batches."""
+        """Return all committed events of a sink, in the order of their micro-batches."""
         name = sink if isinstance(sink, str) else sink.name
         types = {known.name: known.stream.event_type for known in self._topology.sinks}
         _check_names("sink", [name], list(types))
@@ -182,16 +181,16 @@ class TopologyDriver:
 
     @property
     def dead_letters(self) -> list[dict[str, Any]]:
-        """What could not be decoded or handled: ``element``, ``stream``, ``error``, and ``event`` or ``raw``."""
+        """The dead letters: dicts with ``element``, ``stream``, ``error``, and ``event`` or ``raw``."""
         return list(map(msgspec.json.decode, self._committed.outputs.get(LETTERS, [])))
 
     @property
     def elements(self) -> dict[str, ElementTally]:
-        """Counts and service times by element."""
+        """Counts and service times, by element."""
         totals: dict[str, ElementTally] = {}
         for tally in self._committed.tallies:
-            for name, one in tally.elements.items():
-                totals.setdefault(name, ElementTally()).merge(one)
+            for name, figures in tally.elements.items():
+                totals.setdefault(name, ElementTally()).merge(figures)
         return totals
 
     def _try(self, attempt: "Attempt") -> None:
@@ -203,7 +202,7 @@ class TopologyDriver:
         committed.stores = attempt.stores
         committed.greatest_times = attempt.greatest_times
         committed.tallies.extend(attempt.tallies)
-        committed.last_heard |= {name: self.now for name, given in attempt.events.items() if given}
+        committed.last_heard |= {name: self.now for name, events in attempt.events.items() if events}
         for name, lines in attempt.outputs.items():
             committed.outputs.setdefault(name, []).extend(lines)
         self._advance_watermark()
@@ -214,7 +213,7 @@ class TopologyDriver:
         return source.event_time.idle is not None and silent >= source.event_time.idle
 
     def _advance_watermark(self) -> None:
-        """As Spark does: the least over the sources, in whole milliseconds, and never back; without those that are idle."""
+        """Advance the watermark as Spark does: to the least over sources that are not idle, in milliseconds, never back."""
         timed = [source for source in self._topology.sources if source.event_time is not None]
         speaking = [source for source in timed if not self._is_idle(source)] or timed
         marks = [
@@ -235,7 +234,7 @@ def _check_names(kind: str, given: Iterable[str], known: list[str]) -> None:
 
 
 class Attempt:
-    """One try at a micro-batch, on copies of what it changes."""
+    """One attempt at a micro-batch, which works on copies of the stores until it is committed."""
 
     def __init__(self, driver: TopologyDriver, events: Mapping[str, Sequence[Any]]) -> None:
         self._driver = driver
@@ -249,7 +248,7 @@ class Attempt:
         self.tallies: list[Tally] = []
 
     def run(self) -> None:
-        """Run all of it; commits nothing."""
+        """Run the whole micro-batch, without a commit."""
         pending = [self.enter()]
         for hop in range(1, self.wiring.hops + 1):
             pending = list(self._run_hop(hop, pending))
@@ -259,7 +258,7 @@ class Attempt:
                 self.tallies.append(Tally.read(block))
 
     def enter(self) -> pa.RecordBatch:
-        """Let the events in, and through what lies before the first hop; what goes on from there."""
+        """Run the stage before the first hop on the events; returns the rows for later stages."""
         stage = self._stage(0, 0)
         for name, events in self.events.items():
             self._accept(stage, name, events)
@@ -267,7 +266,7 @@ class Attempt:
 
     @property
     def outputs(self) -> dict[str, list[bytes]]:
-        """JSON lines, by the labels of outputs."""
+        """Lines of JSON, by the label of the output."""
         outputs: dict[str, list[bytes]] = {}
         for output in self._outputs:
             for label, lines in output.lines.items():
@@ -289,14 +288,14 @@ class Attempt:
                 raise TopologyError(
                     f"Source {name} takes {source.event_type.__name__}, or JSON as text or bytes, not {event!r}."
                 )
-        given = [event.encode() if isinstance(event, str) else event for event in events]
+        payloads = [event.encode() if isinstance(event, str) else event for event in events]
         entrance = Entrance(stage, source)
         crash_at = self._driver._crash_at
-        if crash_at is not None and crash_at < len(given):
+        if crash_at is not None and crash_at < len(payloads):
             self._driver._crash_at = None
-            entrance.given(given[:crash_at], self._lineages(source, crash_at))
+            entrance.given(payloads[:crash_at], self._lineages(source, crash_at))
             raise Crash(f"The driver crashed at event {crash_at} of {name}, as the test asked.")
-        entrance.given(given, self._lineages(source, len(given)))
+        entrance.given(payloads, self._lineages(source, len(payloads)))
         if source.event_time is not None and entrance.greatest_time != NONE:
             time = entrance.greatest_time / 1e6
             self.greatest_times[name] = max(time, self.greatest_times.get(name, time))

@@ -1,1 +1,1 @@
-"""The page on runs, live and past: what is measured, beside what is predicted, and what to do about it."""
+"""The web page on runs, live and past: measurements beside predictions, and advice."""

@@ -1,4 +1,4 @@
-"""Is the run healthy, and if not, why: the causes, the gravest first, each with its evidence and what mends it."""
+"""The health of a run: the causes of trouble, the gravest first, each with its evidence and its remedy."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ from penstock.runs.follower import Follower
 from penstock.runs.record import SourceRecord
 
 RECENT = 30
-"""Micro-batches that are looked at for dead letters and late events."""
+"""The number of last micro-batches that are searched for dead letters and late events."""
 SILENT_S = 60.0
 LAGGED, LAGGED_BY = 3, 0.9
-"""So many micro-batches leave such a share of what waits, and more than they take, at one partition of several that is
-skewed.
+"""A partition is skewed if each of so many last micro-batches has left at least this share of the waiting rows there, and left
+more rows than it took.
 """
 LASTED = 5
-"""Micro-batches of which the longest says how long one may take in silence: three times as long."""
+"""The number of last micro-batches of which the longest sets how long a run may be silent: three times as long."""
 
 MENDS = {
     "saturated": "Give it more cores or partitions, or make the busiest element cheaper; a longer trigger helps where "
@@ -42,13 +42,13 @@ MENDS = {
     "late events": "Allow more lateness, or look for a source that lags.",
     "stopped": "The same command resumes it.",
 }
-"""What to do about each cause."""
+"""The remedy for each cause, by its kind."""
 NO_FAULT = {"healthy", "idle", "unclear"}
-"""Verdicts that only say how things are."""
+"""Kinds of verdicts that are not faults."""
 
 
 class Cause(NamedTuple):
-    """What was found; ``fault`` is False for what only says how things are."""
+    """A statement on a run's health; ``fault`` is False if it only describes the state; ``sure`` is False if uncertain."""
 
     kind: str
     evidence: str
@@ -58,9 +58,9 @@ class Cause(NamedTuple):
 
 
 def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[Cause]:
-    """All that is to be said, the gravest first; never empty."""
-    found = [*_of_silence(follower), *_of_counts(follower), *_of_verdicts(follower, verdicts, state), *_of_lag(follower, state)]
-    faults = [one for one in found if one.fault]
+    """Return the causes of trouble of a run, the gravest first, or one or more statements on its state; never empty."""
+    known = [*_of_silence(follower), *_of_counts(follower), *_of_verdicts(follower, verdicts, state), *_of_lag(follower, state)]
+    faults = [cause for cause in known if cause.fault]
     if faults:
         return faults
     if state != "running":
@@ -68,7 +68,7 @@ def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[
         return [Cause(state, f"The run is not on; {last}.", MENDS.get(state, ""), sure=True, fault=False)]
     if follower.manifest.is_real_time:
         return [Cause("real time", "Events pass as they come; no micro-batch says how long.", "", sure=False, fault=False)]
-    return found or [Cause("unclear", "Nothing was committed yet.", "", sure=False, fault=False)]
+    return known or [Cause("unclear", "Nothing was committed yet.", "", sure=False, fault=False)]
 
 
 def _of_silence(follower: Follower) -> Iterator[Cause]:
@@ -84,15 +84,15 @@ def _of_silence(follower: Follower) -> Iterator[Cause]:
 
 
 def _of_verdicts(follower: Follower, verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
-    for one in verdicts:
-        fault = one.kind not in NO_FAULT
+    for verdict in verdicts:
+        fault = verdict.kind not in NO_FAULT
         if fault or state == "running":
-            busiest = _busiest(follower) if one.kind == "saturated" else ""
-            yield Cause(one.kind, f"{one.text}{busiest}", MENDS.get(one.kind, ""), one.confident, fault)
+            busiest = _busiest(follower) if verdict.kind == "saturated" else ""
+            yield Cause(verdict.kind, f"{verdict.text}{busiest}", MENDS.get(verdict.kind, ""), verdict.confident, fault)
 
 
 def _busiest(follower: Follower) -> str:
-    """The element that most of the elements' time goes to."""
+    """Return a sentence on the element that takes most of the elements' time; empty without measurements."""
     busy: dict[str, float] = {}
     for name in follower.present:
         for record in list(follower.groups[name].records)[-RECENT:]:
@@ -106,7 +106,7 @@ def _busiest(follower: Follower) -> str:
 
 
 def _of_counts(follower: Follower) -> Iterator[Cause]:
-    """What the ledger says by itself, for which no model is needed."""
+    """Yield the causes that follow from the ledger's counts, without a model: dead letters and late events."""
     recent = [(follower.groups[name], list(follower.groups[name].records)[-RECENT:]) for name in follower.present]
     records = [record for _, several in recent for record in several]
     taken = sum(
@@ -124,8 +124,9 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
             letters[name] = letters.get(name, 0) + tally.dead_letters
             late[name] = late.get(name, 0) + tally.late
             in_part += tally.late_in_part
-    written = all(one.late == "dead-letter" for one in _event_times(follower))
-    late_letters = {name: min(late[name], letters[name]) if written else 0 for name in letters}
+    # Late events that become dead letters count as late events only, so that the same event is not reported twice.
+    are_letters = all(event_time.late == "dead-letter" for event_time in _event_times(follower))
+    late_letters = {name: min(late[name], letters[name]) if are_letters else 0 for name in letters}
     dead = sum(record.dead_lettered for record in records) - sum(late_letters.values())
     if dead > 0:
         worst = max(letters, key=lambda name: letters[name] - late_letters[name], default="")
@@ -150,9 +151,9 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
 
 
 def _of_lag(follower: Follower, state: str) -> Iterator[Cause]:
-    """A partition that lags alone."""
+    """Yield a cause for each source at which one partition alone lags."""
     for name, several in follower.told(LAGGED).items() if state == "running" else ():
-        lagging = [_lagging(one) for one in several]
+        lagging = [_lagging(record) for record in several]
         if len(lagging) == LAGGED and lagging[-1] is not None and len(set(lagging)) == 1:
             yield Cause(
                 "skewed partition",
@@ -165,7 +166,7 @@ def _of_lag(follower: Follower, state: str) -> Iterator[Cause]:
 
 
 def _lagging(told: SourceRecord) -> str | None:
-    """The partition at which nearly all waits that a micro-batch has left, where that is more than it took."""
+    """Return the partition that holds nearly all rows left by a micro-batch, if these are more than it took; else None."""
     if told.lag is None or told.lag.worst is None or told.lag.rows <= told.taken:
         return None
     name, rows = told.lag.worst
@@ -173,17 +174,17 @@ def _lagging(told: SourceRecord) -> str | None:
 
 
 def _event_times(follower: Follower) -> list[EventTimeDescription]:
-    """What sources say of the times of their events, and of late ones."""
+    """Return the event-time settings of the sources that have them."""
     return [source.event_time for source in follower.manifest.topology.sources if source.event_time is not None]
 
 
 def silent_for(follower: Follower) -> int:
-    """Minutes since a run that has something to do has last committed or reported; 0 where it is not on, or idle."""
+    """Return the minutes since a run last committed or reported; 0 if it is not running, or not silent for unusually long."""
     last = max((seen.records[-1].committed_us / 1e6 for seen in follower.groups.values() if seen.records), default=None)
     if last is None or follower.state != "running":
         return 0
-    reported = follower.run / PROGRESS  # Spark reports every ten seconds that there is nothing to do
-    with suppress(OSError):  # of a directory in a store there may be no such time
+    reported = follower.run / PROGRESS  # an idle run, too, reports every ten seconds
+    with suppress(OSError):  # a directory in a store may have no modification time
         last = max(last, reported.stat().st_mtime)
     trigger = follower.starts[-1].trigger if follower.starts else 0.0
     lasted = max((record.duration for record in list(follower.progress)[-LASTED:]), default=0.0)

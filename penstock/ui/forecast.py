@@ -1,4 +1,4 @@
-"""What the models say of a run: what limits it, the latency they expect as it is, and at settings not yet tried."""
+"""Predictions of the models for a run: its bottleneck, and its latency at the present and at other settings."""
 
 import math
 import threading
@@ -15,16 +15,16 @@ from penstock.runs.follower import Follower
 from penstock.ui.whatif import WhatIf
 
 EARLY_S, EVERY_S, LATEST_S = 10.0, 45.0, 180.0
-"""How soon the models are fitted again: where there are none yet, at most, and at the latest."""
+"""Seconds from one fit to the next: the least without and with fitted models, and the time after which any news suffices."""
 FITTED = 400
-"""Micro-batches of each group that they are fitted to."""
+"""The number of last micro-batches of each group that the models are fitted to."""
 NEWS = 0.2
-"""The share of them that is to be new for that."""
+"""The share of these micro-batches that must be new for a refit."""
 QUICK = 30
 
 
 class Forecast:
-    """Keeps a calibration of a run, made in the background."""
+    """Keeps a calibration of a run's models up to date, in a background thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class Forecast:
         self.what_if: WhatIf | None = None
 
     def refresh(self, follower: Follower, *, wait: bool = False) -> None:
-        """Fit anew where that is due and there is something new, beside whoever asks."""
+        """Start a fit in the background if one is due and there are new micro-batches; ``wait`` waits for its end."""
         if follower.manifest.is_real_time:
             self.why_not = "The models are of micro-batches, and this run is in real time."
             return
@@ -59,28 +59,28 @@ class Forecast:
             thread.join()
 
     def _fit(self, observed: Callable[[], Observation]) -> None:
-        found: list[Verdict] = []
+        bottlenecks: list[Verdict] = []
         today: dict[str, Any] | None = None
         what_if: WhatIf | None = None
         why_not = ""
         try:
             observation = observed()
-            found = verdicts(observation)
+            bottlenecks = verdicts(observation)
             calibration = calibrate(observation)
             today = _shown(calibration.predict(replicates=QUICK), bands=True)
             what_if = WhatIf(observation, calibration, self.fits + 1)
         except PenstockError as error:
             why_not = str(error)
-        except Exception as error:  # a fault of a model's must not take the page away
+        except Exception as error:  # an error in a model must not bring down the page
             why_not = f"The models failed ({type(error).__name__}: {error})."
         with self._lock:
-            self.verdicts, self.today, self.why_not, self.what_if = found, today, why_not, what_if
+            self.verdicts, self.today, self.why_not, self.what_if = bottlenecks, today, why_not, what_if
             self._made, self._busy, self.fits = time.monotonic(), False, self.fits + 1
 
 
 def _shown(prediction: Prediction, *, bands: bool = False) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(prediction, name) for name in LATENCIES}
-    found |= {
+    figures: dict[str, Any] = {name: getattr(prediction, name) for name in LATENCIES}
+    figures |= {
         "rate": prediction.rate,
         "trigger": prediction.setting.interval,
         "cores": prediction.setting.cores,
@@ -90,10 +90,10 @@ def _shown(prediction: Prediction, *, bands: bool = False) -> dict[str, Any]:
         "assumptions": list(prediction.assumptions),
     }
     if bands:
-        found["bands"] = {name: list(map(_finite, prediction.band(name))) for name in LATENCIES}
-    return {name: _finite(value) for name, value in found.items()}
+        figures["bands"] = {name: list(map(_finite, prediction.band(name))) for name in LATENCIES}
+    return {name: _finite(value) for name, value in figures.items()}
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no infinity."""
+    """Return None for a number that is not finite, as JSON has no such numbers."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""The figures of runs for Prometheus: a pure function of what the page shows."""
+"""Metrics of runs for Prometheus: a pure function of the page's data."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,12 +15,12 @@ QUANTILES = ("p50", "p95", "p99")
 
 
 def exposition(states: Mapping[str, str], snapshots: Iterable[Mapping[str, Any]], now: float | None = None) -> bytes:
-    """In Prometheus's text format.
+    """Return the metrics of runs in Prometheus's text format.
 
     Parameters
     ----------
-    states: of all runs, by name: ``running``, ``stopped`` or ``ended``.
-    snapshots: of the runs that are on; see `penstock.ui.snapshot.snapshot`.
+    states: the state of each run, by name: ``running``, ``stopped`` or ``ended``.
+    snapshots: the snapshots of the running runs; see `penstock.ui.snapshot.snapshot`.
     now: seconds since the epoch; the present unless given.
     """
     registry = CollectorRegistry()
@@ -46,7 +46,7 @@ def _of_states(states: Mapping[str, str]) -> Iterator[Metric]:
 
 
 def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]:
-    """A metric at a time, with the samples of all runs."""
+    """Yield each metric with the samples of all runs, as the text format needs them together."""
     counter, gauge = CounterMetricFamily, GaugeMetricFamily
     events = counter("penstock_events", "Source events of a run by what became of them (measured)", labels=["run", "outcome"])
     queued = gauge("penstock_queued_events", "Events that wait at the sources, where these tell (measured)", labels=["run"])
@@ -68,32 +68,33 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
     duration = gauge("penstock_batch_duration_seconds", "Of the last micro-batch (measured)", labels=["run", "group"])
     commit = gauge("penstock_last_commit_timestamp_seconds", "When a group last committed", labels=["run", "group"])
     elements = list(_element_families())
-    for one in snapshots:
-        run = one["name"]
+    for snapshot in snapshots:
+        run = snapshot["name"]
         for outcome in OUTCOMES:
-            if (count := one["counts"].get(outcome)) is not None:
+            if (count := snapshot["counts"].get(outcome)) is not None:
                 events.add_metric([run, outcome], count)
-        if one["counts"]["queued"] is not None:
-            queued.add_metric([run], one["counts"]["queued"])
-        for source, partitions in one["lately"]["lag"].items():
+        if snapshot["counts"]["queued"] is not None:
+            queued.add_metric([run], snapshot["counts"]["queued"])
+        for source, partitions in snapshot["lately"]["lag"].items():
             for partition, waiting in partitions.items():
                 lag.add_metric([run, source, partition], waiting)
-        last = max((series["rows"][-1][0] for series in one["series"]), default=0.0)
-        fresh = now - last <= LATELY_S + 2 * (one["trigger"] or 0.0)
-        if not one["real_time"]:  # of which no ledger says how much it has done
-            batches.add_metric([run], one["batches"])
-            rate.add_metric([run], one["lately"]["rate"] if fresh else 0.0)
-        if one["trigger"] is not None:
-            trigger.add_metric([run], one["trigger"])
-        for found in one["causes"]:
-            if found["fault"]:
-                cause.add_metric([run, found["kind"]], 1.0)
-        for name in QUANTILES if one["today"] else ():
-            low, high = one["today"]["bands"][name]
-            for edge, value in (("expected", one["today"][name]), ("low", low), ("high", high)):
+        # The rate of a run that has stopped committing is 0, not that of its last half minute of commits.
+        last = max((series["rows"][-1][0] for series in snapshot["series"]), default=0.0)
+        fresh = now - last <= LATELY_S + 2 * (snapshot["trigger"] or 0.0)
+        if not snapshot["real_time"]:  # a real-time run has no ledger of its progress
+            batches.add_metric([run], snapshot["batches"])
+            rate.add_metric([run], snapshot["lately"]["rate"] if fresh else 0.0)
+        if snapshot["trigger"] is not None:
+            trigger.add_metric([run], snapshot["trigger"])
+        for statement in snapshot["causes"]:
+            if statement["fault"]:
+                cause.add_metric([run, statement["kind"]], 1.0)
+        for name in QUANTILES if snapshot["today"] else ():
+            low, high = snapshot["today"]["bands"][name]
+            for edge, value in (("expected", snapshot["today"][name]), ("low", low), ("high", high)):
                 if value is not None:
                     expected.add_metric([run, name, edge], value)
-        for series in one["series"]:
+        for series in snapshot["series"]:
             at, p50, p95, p99, _, lasted, _ = series["rows"][-1]
             commit.add_metric([run, series["group"]], at)
             if lasted is not None:
@@ -101,7 +102,7 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
             for name, value in zip(QUANTILES, (p50, p95, p99), strict=True):
                 if value is not None:
                     measured.add_metric([run, series["group"], name], value)
-        for name, element in one["lately"]["elements"].items():
+        for name, element in snapshot["lately"]["elements"].items():
             for family, field in elements:
                 if element[field] is not None:
                     family.add_metric([run, name], element[field] / (1e6 if field == "service_us" else 1))
@@ -110,7 +111,7 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
 
 
 def _element_families() -> Iterator[tuple[CounterMetricFamily | GaugeMetricFamily, str]]:
-    """Of each element, with the field of the snapshot."""
+    """Yield the metrics of elements, each with the field of the snapshot that holds its value."""
     labels = ["run", "element"]
     yield CounterMetricFamily("penstock_element_events", "Events that an element has handled", labels=labels), "events"
     yield (CounterMetricFamily("penstock_element_dead_letters", "Dead letters of an element", labels=labels), "dead_letters")

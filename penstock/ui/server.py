@@ -1,4 +1,4 @@
-"""The page on runs, served: a list of runs, each run's page, and its figures as they change."""
+"""The web server of the page: a list of runs, a page for each run, and its figures as they change."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ from penstock.web.problem import Problem
 from penstock.web.server import Certificate, Port, Server
 
 EVERY_S = 1.0
-"""How often a page that is looked at is told what is new."""
+"""The interval at which an open page gets news, in seconds."""
 COOKIE = "penstock"
 GRACE_S = 3.0
 WHO = "The page"
@@ -52,11 +52,11 @@ HEADERS = {
 
 
 class Looked:
-    """A run that somebody looks at; any number of pages cost one look a second.
+    """A run with open pages. It is read at most once a second, however many pages show it.
 
     Raises
     ------
-    SourceError: it is not the directory of a run.
+    SourceError: the directory is not that of a run.
     """
 
     def __init__(self, run: Path) -> None:
@@ -69,11 +69,11 @@ class Looked:
         self.picture = picture(self.follower)
 
     def look(self) -> str:
-        """Read on, and say how things are, as JSON.
+        """Read what is new of the run, and return its snapshot as JSON.
 
         Raises
         ------
-        SourceError: the run is gone.
+        SourceError: the run no longer exists.
         """
         with self._lock:
             if time.monotonic() - self._at < 0.9 * EVERY_S:
@@ -84,8 +84,8 @@ class Looked:
             self.forecast.refresh(self.follower)
             state = (self.follower.state, self.forecast.fits, silent_for(self.follower))
             if news or state != self._state or not self._shown:
-                found = snapshot(self.follower, self.forecast)
-                self._shown, self._state = json.dumps(found, allow_nan=False), state
+                figures = snapshot(self.follower, self.forecast)
+                self._shown, self._state = json.dumps(figures, allow_nan=False), state
             self._at = time.monotonic()
             return self._shown
 
@@ -95,9 +95,9 @@ class Page:
 
     Parameters
     ----------
-    directory: where runs lie. access: a token that may consume is asked for, where there are any.
-    hosts: names, besides localhost and addresses, by which it may be asked.
-    secure: whether browsers reach it by TLS alone.
+    directory: the directory of the runs. access: if it has tokens, requests need one that may consume.
+    hosts: names, besides localhost and IP addresses, by which the page may be addressed.
+    secure: whether browsers reach the page by TLS only.
     """
 
     def __init__(self, directory: Path, access: Access, hosts: tuple[str, ...] = (), *, secure: bool = False) -> None:
@@ -110,7 +110,7 @@ class Page:
 
     @cached_property
     def application(self) -> ASGIApp:
-        """What a server runs."""
+        """The ASGI application for a server, which checks each request's token first."""
         routes = [
             Route("/", self._home),
             Route("/runs/{name}", self._run),
@@ -129,15 +129,15 @@ class Page:
             try:
                 self._guard.check(Request(scope), "consume")
             except Problem as problem:
-                said = PlainTextResponse(problem.detail, problem.status_code, {**HEADERS, **(problem.headers or {})})
-                await said(scope, receive, send)
+                answer = PlainTextResponse(problem.detail, problem.status_code, {**HEADERS, **(problem.headers or {})})
+                await answer(scope, receive, send)
                 return
             await inner(scope, receive, send)
 
         return guarded
 
     async def stop(self) -> None:
-        """End what would go on."""
+        """End the event streams, which would go on for ever."""
         self.stopping.set()
 
     async def _home(self, request: Request) -> Response:
@@ -146,12 +146,12 @@ class Page:
 
     async def _run(self, request: Request) -> Response:
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
-        found = json.loads(await asyncio.to_thread(looked.look))
-        content = document({"run": found, "picture": looked.picture, "live": True})
+        figures = json.loads(await asyncio.to_thread(looked.look))
+        content = document({"run": figures, "picture": looked.picture, "live": True})
         return self._with_cookie(request, HTMLResponse(content, headers=HEADERS))
 
     def _with_cookie(self, request: Request, response: Response) -> Response:
-        """Keep a token that was in the address, so that it need not stay there."""
+        """Store a token from the address in a cookie, so that it need not stay in the address."""
         if token := request.query_params.get("token"):
             response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=self._secure)
         return response
@@ -170,12 +170,12 @@ class Page:
             before = ""
             while not self.stopping.is_set():
                 try:
-                    found = await asyncio.to_thread(looked.look)
+                    figures = await asyncio.to_thread(looked.look)
                 except PenstockError as error:
-                    found = json.dumps({"gone": str(error)})
-                if found != before:
-                    yield {"data": found}
-                    before = found
+                    figures = json.dumps({"gone": str(error)})
+                if figures != before:
+                    yield {"data": figures}
+                    before = figures
                 await asyncio.sleep(EVERY_S)
 
         return EventSourceResponse(news(), headers=HEADERS)
@@ -189,15 +189,15 @@ class Page:
         what_if, place = await self._models(request)
         plan = await asyncio.to_thread(what_if.plan, place, _number(request, "trigger") or 0.0)
         file = quote(f"{request.path_params['name']}-plan.json")
-        told = {"Content-Disposition": f"attachment; filename*=UTF-8''{file}"}
-        return Response(plan.text, media_type="application/json", headers={**HEADERS, **told})
+        disposition = {"Content-Disposition": f"attachment; filename*=UTF-8''{file}"}
+        return Response(plan.text, media_type="application/json", headers={**HEADERS, **disposition})
 
     async def _models(self, request: Request) -> tuple[WhatIf, Place]:
-        """What a run's models say, and where the sliders are.
+        """Return a run's predictions and the positions of the page's sliders.
 
         Raises
         ------
-        ConfigurationError: there are no models of it yet, or a number is none.
+        ConfigurationError: the run has no fitted models yet, or a slider's position is not a number.
         """
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
         forecast = looked.forecast
@@ -211,26 +211,26 @@ class Page:
         return Response(await asyncio.to_thread(self._exposition), media_type="text/plain; version=0.0.4", headers=HEADERS)
 
     def _exposition(self) -> bytes:
-        """For Prometheus: whether each run is on, and the figures of those that are."""
+        """Return the metrics for Prometheus: the state of each run, and the figures of the running ones."""
         states: dict[str, str] = {}
         for run in _runs(self._directory):
-            with suppress(PenstockError, OSError):  # it is being made, or removed, or no run
+            with suppress(PenstockError, OSError):  # it is just being made or removed, or is not a run
                 states[run.name] = state_of(run, manifest_of(run))
-        shown = []
+        snapshots = []
         for name in (name for name, state in states.items() if state == "running"):
             with suppress(PenstockError, OSError):
-                shown.append(json.loads(self._look_at(name).look()))
-        return exposition(states, shown)
+                snapshots.append(json.loads(self._look_at(name).look()))
+        return exposition(states, snapshots)
 
     def _overviews(self) -> list[dict[str, Any]]:
-        found = []
+        overviews = []
         for run in _runs(self._directory):
-            with suppress(PenstockError, OSError):  # it is being made, or removed, or no run
-                found.append(self._overview(run))
-        return sorted(found, key=lambda one: -(one["last_commit"] or 0.0))
+            with suppress(PenstockError, OSError):  # it is just being made or removed, or is not a run
+                overviews.append(self._overview(run))
+        return sorted(overviews, key=lambda one: -(one["last_commit"] or 0.0))
 
     def _overview(self, run: Path) -> dict[str, Any]:
-        """A run at a glance, read anew where its ledgers or its state have changed."""
+        """Return a run's overview, which is read again only if its ledgers or its state have changed."""
         manifest = manifest_of(run)
         if manifest.is_real_time:
             return overview(run).to_json()
@@ -252,7 +252,7 @@ class Page:
 
 
 def _runs(directory: Path) -> list[Path]:
-    """The runs in a directory, or the directory itself where it is one; none where there are none yet."""
+    """Return the runs in a directory, or the directory itself if it is a run; an empty list if there are none yet."""
     if is_run(directory):
         return [directory]
     try:
@@ -266,11 +266,11 @@ async def _told(request: Request, error: Exception) -> Response:
 
 
 def _number(request: Request, name: str) -> float | None:
-    """A number of the query's; None, where it is not given.
+    """Return a number of a request's query, or None if it is not given.
 
     Raises
     ------
-    ConfigurationError: it is no number.
+    ConfigurationError: the text is not a number.
     """
     try:
         return float(request.query_params[name]) if name in request.query_params else None
@@ -279,7 +279,7 @@ def _number(request: Request, name: str) -> float | None:
 
 
 def document(content: dict[str, Any]) -> str:
-    """The page with its data: it asks for nothing else, but for news of a run that is on."""
+    """Return the page with its data embedded; it then requests only the news of a running run."""
     own = files("penstock.ui") / "page"
     html, style, script = ((own / name).read_text("utf-8") for name in ("page.html", "page.css", "page.js"))
     data = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -287,25 +287,25 @@ def document(content: dict[str, Any]) -> str:
 
 
 def saved(run: Path) -> str:
-    """A run's page as one file, with all that it shows.
+    """Return a run's page as one self-contained HTML file.
 
     Raises
     ------
-    SourceError: it is not the directory of a run.
+    SourceError: the directory is not that of a run.
     """
     follower, forecast = Follower(run), Forecast()
     forecast.refresh(follower, wait=True)
-    found = snapshot(follower, forecast)
+    figures = snapshot(follower, forecast)
     surface = None if forecast.what_if is None else forecast.what_if.surface()
-    return document({"run": found, "picture": picture(follower), "live": False, "surface": surface})
+    return document({"run": figures, "picture": picture(follower), "live": False, "surface": surface})
 
 
 def serve(page: Page, host: str, port: int, ready: Callable[[str], None], tls: Certificate | None = None) -> None:
-    """Serve until interrupted.
+    """Serve the page until interrupted.
 
     Parameters
     ----------
-    port: 0 for any that is free. ready: called with the address, once requests are taken.
+    port: the port, or 0 for any free one. ready: called with the address once connections are accepted.
 
     Raises
     ------
@@ -326,7 +326,7 @@ def serve(page: Page, host: str, port: int, ready: Callable[[str], None], tls: C
 
 @contextmanager
 def beside(page: Page, host: str, port: int) -> Iterator[str]:
-    """Within the block the page is served beside what else is done; gives its address.
+    """Serve the page from a thread within the block; yields its address.
 
     Raises
     ------
@@ -348,7 +348,7 @@ def beside(page: Page, host: str, port: int) -> Iterator[str]:
         while thread.is_alive() and not loops:
             time.sleep(0.01)
         for loop in loops:
-            with suppress(RuntimeError):  # it has ended
+            with suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(stop.set)
         thread.join(GRACE_S + 1.0)
 

@@ -1,4 +1,4 @@
-"""What the page shows of a run, as plain data: a pure function of what was followed and forecast."""
+"""The page's data on a run, as plain data: a pure function of the run's follower and its forecast."""
 
 import math
 import shlex
@@ -23,34 +23,34 @@ from penstock.ui.causes import causes
 from penstock.ui.forecast import Forecast
 
 POINTS = 300
-"""Of each series; more micro-batches are put together."""
+"""The greatest number of points of a series; if there are more micro-batches, several are merged into one point."""
 LATELY_S = 30.0
-"""Rates and service times are of so many seconds before the last commit, or of its last two micro-batches."""
+"""The span before the last commit that rates and service times cover, in seconds; at least the last micro-batches."""
 LETTERS = 20
 HOTTEST = 8
-"""Keys of an element."""
+"""The number of most frequent keys that are shown of an element."""
 WIDEST = "1,000,000/s · 100 ms"
-"""What a box must have room for."""
+"""The widest figures that a box must have room for."""
 OUTCOMES = ("accepted", "processed", "dead_lettered", "queued", "lost", "duplicated", "late")
-"""Of events, as counted."""
+"""The outcomes by which events are counted."""
 
 
 def picture(follower: Follower) -> str:
-    """The topology, drawn, with room for figures in the boxes; with the queries that elements run in, if there are several."""
+    """Draw the topology with room for figures in the boxes; if there are several queries, each box names its own."""
     nodes, edges = nodes_and_edges(follower.manifest.topology)
     groups = follower.manifest.groups if len(set(follower.manifest.groups.values())) > 1 else {}
     roomy = [
         node._replace(note=max(node.note, WIDEST, key=len), group=groups.get(node.identity.removeprefix("element_"), ""))
         for node in nodes
     ]
-    # What is in a box before anything is known is nothing.
+    # The boxes are empty until there are figures.
     return drawn(roomy, edges, follower.manifest.application).replace(f">{WIDEST}<", "><")
 
 
 def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
-    """All that changes while a run is on."""
+    """Return the data of the page that change while a run is running."""
     state = follower.state
-    found = causes(follower, forecast.verdicts, state)
+    statements = causes(follower, forecast.verdicts, state)
     trigger = follower.starts[-1].trigger if follower.starts else None
     return {
         "run": follower.manifest.run,
@@ -58,8 +58,8 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
         "path": str(follower.run),
         "application": follower.manifest.application,
         "state": state,
-        "causes": [one._asdict() for one in found],
-        "healthy": not any(one.fault for one in found),
+        "causes": [cause._asdict() for cause in statements],
+        "healthy": not any(cause.fault for cause in statements),
         "counts": _counts(follower, state),
         "batches": follower.totals.batches,
         "lately": _lately(follower),
@@ -79,14 +79,14 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
 
 
 def _counts(follower: Follower, state: str) -> dict[str, Any]:
-    """accepted = processed + dead-lettered + queued; while a run is on, what is queued is what Spark's offsets say."""
+    """Return the events by outcome: accepted = processed + dead-lettered + queued; in a running run, queued is by offsets."""
     if follower.manifest.is_real_time:
         reported = None if state == "running" else counted_in_real_time(follower.run)
         if reported is None:
             return {**dict.fromkeys(OUTCOMES), "kind": "a run in real time is counted when it stops"}
         return _as_reported(reported)
     report = follower.report
-    if report is not None and report.batches == follower.totals.batches and state != "running":  # it is of the last stop
+    if report is not None and report.batches == follower.totals.batches and state != "running":  # of the last stop
         return _as_reported(report.counts)
     decoded = sum(source.accepted for source in follower.totals.sources.values())
     dead = follower.totals.dead_lettered
@@ -99,7 +99,7 @@ def _counts(follower: Follower, state: str) -> dict[str, Any]:
         "queued": queued,
         "lost": None,
         "duplicated": None,
-        "late": sum(one.late for one in follower.totals.elements.values()),
+        "late": sum(tally.late for tally in follower.totals.elements.values()),
         "kind": "committed so far; queued as of the last micro-batch, where the sources tell",
     }
 
@@ -109,15 +109,15 @@ def _as_reported(counts: Outcome) -> dict[str, Any]:
 
 
 def _waiting(follower: Follower) -> float | None:
-    """Rows that wait at the sources; None where one of them does not tell."""
+    """Return the number of rows that wait at the sources; None if a source does not report it."""
     last = {record.name: record for record in follower.progress if record.sources}
-    left = [_left(last[name]) for name in follower.present if follower.groups[name].external and name in last]
-    known = [one for one in left if one is not None]
-    return sum(known) if left and len(known) == len(left) else None
+    backlogs = [_left(last[name]) for name in follower.present if follower.groups[name].external and name in last]
+    known = [backlog for backlog in backlogs if backlog is not None]
+    return sum(known) if backlogs and len(known) == len(backlogs) else None
 
 
 def _left(record: Record) -> float | None:
-    """Rows that a micro-batch has left for later; None where a source does not tell."""
+    """Return the number of rows that a micro-batch has left at its sources; None if a source does not report it."""
     known = [source.waiting for source in record.sources if source.waiting is not None]
     return float(sum(known)) if known and len(known) == len(record.sources) else None
 
@@ -129,7 +129,7 @@ def _recent(records: Sequence[BatchRecord]) -> list[BatchRecord]:
 
 
 def _lately(follower: Follower) -> dict[str, Any]:
-    """Rates of streams, sources and sinks, and what elements do, over the last half minute of commits."""
+    """Return the rates of streams, sources and sinks, and the figures of elements, over the last half minute of commits."""
     streams: dict[str, float] = {}
     sinks: dict[str, float] = {}
     elements: dict[str, _Lately] = {}
@@ -149,8 +149,8 @@ def _lately(follower: Follower) -> dict[str, Any]:
                 sinks[sink] = sinks.get(sink, 0.0) + events / span
             for source, tally in record.sources.items():
                 rate += tally.accepted / span if source in seen.external else 0.0
-            for element, one in record.elements.items():
-                elements.setdefault(element, _Lately(span)).add(one)
+            for element, figures in record.elements.items():
+                elements.setdefault(element, _Lately(span)).add(figures)
     totals, waiting = follower.totals.elements, follower.waiting()
     return {
         "rate": rate,
@@ -158,28 +158,28 @@ def _lately(follower: Follower) -> dict[str, Any]:
         "sinks": sinks,
         "elements": {
             name: {
-                "rate": one.events / one.span,
-                "service_us": one.busy_us / one.events if one.events and one.busy_us else None,
-                "busy": one.busy_us / 1e6 / one.span if one.busy_us else None,
+                "rate": figures.events / figures.span,
+                "service_us": figures.busy_us / figures.events if figures.events and figures.busy_us else None,
+                "busy": figures.busy_us / 1e6 / figures.span if figures.busy_us else None,
                 "dead_letters": totals[name].dead_letters,
                 "late": totals[name].late,
                 "late_in_part": totals[name].late_in_part,
                 "instances": sum(totals[name].instances.values()),
                 "events": totals[name].events,
                 "skew": _skew(totals[name].instances),
-                "hottest": [(key, times / one.events) for key, times in one.hottest.most(HOTTEST)],
+                "hottest": [(key, times / figures.events) for key, times in figures.hottest.most(HOTTEST)],
             }
-            for name, one in elements.items()
+            for name, figures in elements.items()
         },
-        "waiting": {name: float(one.rows) for name, one in waiting.items()},
-        "lag": {name: dict(one.partitions) for name, one in waiting.items() if one.partitions},
+        "waiting": {name: float(figures.rows) for name, figures in waiting.items()},
+        "lag": {name: dict(figures.partitions) for name, figures in waiting.items() if figures.partitions},
         "waits": said(waiting),
     }
 
 
 @dataclass
 class _Lately:
-    """What an element has done in a span of seconds, without the histograms, which take long to add up."""
+    """The work of an element in a span of seconds, without the histograms, which are slow to add up."""
 
     span: float
     events: int = 0
@@ -194,14 +194,14 @@ class _Lately:
 
 
 def _skew(instances: dict[int, int]) -> float | None:
-    """Instances of the fullest partition over the mean."""
+    """Return the instances of the fullest partition divided by the mean; None for one partition, or without instances."""
     total = sum(instances.values())
     return max(instances.values()) * len(instances) / total if len(instances) > 1 and total else None
 
 
 def _series(follower: Follower) -> list[dict[str, Any]]:
-    """Over time, of each group that gives results: latency, rate, duration of micro-batches, and what waits."""
-    found = []
+    """Return the series of each group over time: latency quantiles, rate, duration of micro-batches, and waiting rows."""
+    series = []
     durations = {(record.name, record.number): record.duration for record in follower.progress}
     waiting = {(record.name, record.number): _left(record) for record in follower.progress}
     for name in follower.present:
@@ -216,7 +216,7 @@ def _series(follower: Follower) -> list[dict[str, Any]]:
             taken = sum(source.accepted for record in part for source in record.sources.values())
             span = None if before is None else (part[-1].committed_us - before) / 1e6
             before = part[-1].committed_us
-            lasted = [one for record in part if (one := durations.get((name, record.batch))) is not None]
+            lasted = [duration for record in part if (duration := durations.get((name, record.batch))) is not None]
             rows.append(
                 [
                     part[-1].committed_us / 1e6,
@@ -226,37 +226,37 @@ def _series(follower: Follower) -> list[dict[str, Any]]:
                     waiting.get((name, part[-1].batch)),
                 ]
             )
-        found.append({"group": name, "gives_results": any(row[1] is not None for row in rows), "rows": rows})
-    return found
+        series.append({"group": name, "gives_results": any(row[1] is not None for row in rows), "rows": rows})
+    return series
 
 
 def _place(stride: int, record: BatchRecord) -> int:
-    """Which point a micro-batch is part of; by its number, so that points stay as they are when others come."""
+    """Return the index of a micro-batch's point; it depends on its number only, so that points stay when others follow."""
     return record.batch // stride
 
 
 def _marks(follower: Follower) -> list[dict[str, Any]]:
-    """Restarts, plans and moves, at their times."""
+    """Return the marks on the time axis: starts, plans applied or reverted, and moves of instances."""
     marks: list[dict[str, Any]] = [{"at": start.time, "kind": "start"} for start in follower.starts if not start.changed]
     marks += [
-        {"at": one.time, "kind": one.kind, "why": one.why} for one in follower.decisions if one.kind in ("apply", "revert")
+        {"at": step.time, "kind": step.kind, "why": step.why} for step in follower.decisions if step.kind in ("apply", "revert")
     ]
-    marks += [{"at": one.time, "kind": "move", "why": f"{one.instances:,} instances moved"} for one in follower.moves]
+    marks += [{"at": move.time, "kind": "move", "why": f"{move.instances:,} instances moved"} for move in follower.moves]
     return marks
 
 
 def _letters(follower: Follower) -> list[dict[str, Any]]:
-    """The last dead letters, and how to have those of their kind read again."""
+    """Return the last dead letters, newest first, each with the command that replays those of its place."""
     if not follower.totals.dead_lettered and not follower.report:
         return []
     last = last_letters(follower.run, LETTERS)
     return [
         {
-            "place": one.place,
-            "error": one.error,
-            "line": one.line,
-            "payload": (one.again() or one.raw or "")[:500],
-            "replay": shlex.join(["penstock", "letters", str(follower.run), "--of", one.place, "--replay", "again.jsonl"]),
+            "place": letter.place,
+            "error": letter.error,
+            "line": letter.line,
+            "payload": (letter.again() or letter.raw or "")[:500],
+            "replay": shlex.join(["penstock", "letters", str(follower.run), "--of", letter.place, "--replay", "again.jsonl"]),
         }
-        for one in reversed(last)
+        for letter in reversed(last)
     ]

@@ -1,4 +1,4 @@
-"""The micro-batches of a run as OpenTelemetry's spans, and its figures as OpenTelemetry's metrics, sent as they come (OTLP)."""
+"""Export of a run to OpenTelemetry (OTLP): micro-batches as spans, and figures as metrics, sent as they come."""
 
 import threading
 import time
@@ -26,17 +26,17 @@ EVERY_S = 1.0
 GRACE_S = 3.0
 METRICS_EVERY_MS = 10_000
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
-"""Of a micro-batch, in the order in which Spark goes through them, with the names of its ``durationMs``."""
+"""The phases of a micro-batch in Spark's order, by their names in Spark's ``durationMs``."""
 
 
 @contextmanager
 def exporting(run: Path, endpoint: str) -> Iterator[None]:
-    """Within the block each micro-batch that a run commits becomes a span, with one for each of its phases.
+    """Within the block, export each micro-batch that a run commits as a span, with a child span for each phase.
 
     Parameters
     ----------
-    run: its directory, which may not be there yet.
-    endpoint: of a collector that speaks OTLP over HTTP, as ``http://127.0.0.1:4318``.
+    run: the run's directory, which need not exist yet.
+    endpoint: the address of a collector that accepts OTLP over HTTP, as ``http://127.0.0.1:4318``.
     """
     over = threading.Event()
     exporter = _Exporter(run, endpoint)
@@ -46,7 +46,7 @@ def exporting(run: Path, endpoint: str) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(GRACE_S)  # a collector that does not answer is not waited for
+        thread.join(GRACE_S)  # does not wait longer for a collector that does not respond
 
 
 class _Exporter:
@@ -55,7 +55,7 @@ class _Exporter:
         resource = Resource.create(
             {"service.name": "penstock", "service.version": penstock.__version__, "penstock.run": run.name}
         )
-        getLogger("opentelemetry").setLevel(CRITICAL)  # which would say on the screen each time that a collector is away
+        getLogger("opentelemetry").setLevel(CRITICAL)  # else it would print each failure to reach the collector
         self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=2)))
         self._tracer = self._spans.get_tracer("penstock")
@@ -67,10 +67,10 @@ class _Exporter:
         self._latencies = meter.create_histogram("penstock.latency.p95", "s", "The p95 of the results of each micro-batch")
         self._sent: dict[str, int] = {}
         self._counted: dict[str, int] = {}
-        """The last micro-batch of each group whose span was sent, and that was counted."""
+        """By group: the last micro-batch whose span was sent, and the last one that was counted in the metrics."""
 
     def follow(self, over: threading.Event) -> None:
-        """Until it is over, and once more then."""
+        """Export until ``over`` is set, and once more after that."""
         follower: Follower | None = None
         while True:
             last = over.wait(EVERY_S)
@@ -93,16 +93,16 @@ class _Exporter:
                 if record.committed_us / 1e6 >= self._since and record.batch > self._counted.get(group, -1):
                     self._counted[group] = record.batch
                     self._count(group, record, seen.external)
-        for one in follower.progress:
-            group = one.name or ""
-            if one.ran and one.started >= self._since and one.number > self._sent.get(group, -1):
-                self._sent[group] = one.number
-                self._span(one, group, committed.get((group, one.number)))
+        for micro_batch in follower.progress:
+            group = micro_batch.name or ""
+            if micro_batch.ran and micro_batch.started >= self._since and micro_batch.number > self._sent.get(group, -1):
+                self._sent[group] = micro_batch.number
+                self._span(micro_batch, group, committed.get((group, micro_batch.number)))
 
     def _count(self, group: str, record: BatchRecord, external: frozenset[str]) -> None:
-        """Source events are those of sources: what a group hands on to another counts once, and so do its dead letters."""
+        """Count a micro-batch's source events by outcome. Only external sources count, so that a hop's events count once."""
         taken = sum(source.accepted for name, source in record.sources.items() if name in external)
-        dead = min(record.dead_lettered, taken)  # a timer's letter is of an event that an earlier micro-batch has counted
+        dead = min(record.dead_lettered, taken)  # a timer may dead-letter an event that an earlier micro-batch has counted
         if external:
             self._events.add(taken - dead, {"outcome": "processed", "group": group})
             self._events.add(dead, {"outcome": "dead_lettered", "group": group})
@@ -111,7 +111,7 @@ class _Exporter:
             self._latencies.record(p95 / 1e3, {"group": group})
 
     def _span(self, one: Record, group: str, committed: BatchRecord | None) -> None:
-        """A micro-batch, and what of its time each phase took; Spark says how long phases last, and they follow each other."""
+        """Send the spans of a micro-batch and its phases. Spark reports only durations of phases, which are put end to end."""
         self._durations.record(one.duration, {"group": group})
         start = round(one.started * 1e9)
         attributes: dict[str, str | int] = {"penstock.group": group, "penstock.batch": one.number, "penstock.rows": one.rows}

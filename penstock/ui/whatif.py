@@ -1,4 +1,4 @@
-"""Predictions at settings not yet tried, where the page's sliders stop, and the plan of one of them."""
+"""Predictions at the settings that the page's sliders offer, and the plan of one of them."""
 
 import math
 import threading
@@ -17,22 +17,22 @@ TRIGGERS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 20.0,
 RATES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
 CORES = (0.5, 1.0, 2.0, 4.0)
 DELAYS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
-"""Where sliders stop: seconds of the trigger, times the present rate and cores, seconds of the gate."""
+"""The sliders' positions: the trigger (s), multiples of the present rate and of the present cores, the gate's delay (s)."""
 THRESHOLDS_S = (0.1, 60.0)
-"""The least and the most rows that may open the gate, in seconds of the present rate."""
+"""The least and the greatest number of rows that may open the gate, as seconds of the present rate."""
 FIGURES = ("p50", "p95", "p99", "utilisation", "batches_per_day")
-"""What a cell has."""
+"""The figures in a cell, in order."""
 SIMULATED = 200
-"""Micro-batches of a simulation, so that a row of cells comes while a slider moves."""
+"""Micro-batches per simulation: few, so that a row of cells is ready while a slider moves."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the sliders are but for the trigger; None: as it is now.
+    """The positions of the sliders other than the trigger's; None stands for the present setting.
 
     Parameters
     ----------
-    times: of the present rate. min_rows, max_delay: the gate; one row is none.
+    times: the multiple of the present rate. min_rows, max_delay: the gate; a minimum of one row means no gate.
     """
 
     times: float = 1.0
@@ -42,11 +42,11 @@ class Place:
 
 
 class WhatIf:
-    """What a calibration says, each row of cells worked out once.
+    """The predictions of a calibration; each row of cells is computed once and cached.
 
     Parameters
     ----------
-    fit: a number that tells one calibration of a run from the next.
+    fit: the number of the calibration, which differs between those of a run.
     """
 
     def __init__(self, observation: Observation, calibration: Calibration, fit: int) -> None:
@@ -61,23 +61,23 @@ class WhatIf:
         self._delays = sorted({*DELAYS, self._today.delay} if (self._today.min_rows or 1) > 1 else DELAYS)
 
     def surface(self, place: Place | None = None) -> dict[str, Any]:
-        """Where the sliders stop, and the cells: a row for each rate, or for that of the place alone, with a cell for each
-        trigger; None where the query would not keep up.
+        """Return the sliders' positions and the cells: a row for each rate, or only for that of ``place``, with a cell for each
+        trigger. A cell is None if the query would not keep up.
 
         Raises
         ------
-        ConfigurationError: the place is not one of those that are offered.
+        ConfigurationError: the place is not among the sliders' positions.
         """
         asked = place or Place()
         rates = RATES if place is None else (asked.times,)
-        where = Place(
+        setting = Place(
             cores=self._today.cores if asked.cores is None else asked.cores,
             min_rows=self._today.min_rows or 1.0 if asked.min_rows is None else asked.min_rows,
             max_delay=self._today.delay if asked.max_delay is None else asked.max_delay,
         )
-        self._check(asked, where)
+        self._check(asked, setting)
         with self._lock:
-            cells = [self._row(Place(times, where.cores, where.min_rows, where.max_delay)) for times in rates]
+            cells = [self._row(Place(times, setting.cores, setting.min_rows, setting.max_delay)) for times in rates]
         return {
             "rates": RATES,
             "triggers": self._triggers,
@@ -86,20 +86,20 @@ class WhatIf:
             "present": self._present,
             "fit": self._fit,
             "asked": rates,
-            "cores": where.cores,
+            "cores": setting.cores,
             "offered": self._cores,
-            "min_rows": where.min_rows,
+            "min_rows": setting.min_rows,
             "thresholds": self._thresholds,
-            "max_delay": where.max_delay,
+            "max_delay": setting.max_delay,
             "delays": self._delays,
         }
 
     def plan(self, place: Place, trigger: float) -> Plan:
-        """The plan that runs as the sliders are.
+        """Return the plan of the sliders' positions.
 
         Raises
         ------
-        ConfigurationError: the place is not one of those that are offered. UnstableServerError: the query would not keep up.
+        ConfigurationError: the place is not among the sliders' positions. UnstableServerError: the query would not keep up.
         """
         self._check(place, place)
         if trigger not in self._triggers:
@@ -129,10 +129,10 @@ class WhatIf:
 
     def _cell(self, setting: Setting) -> list[float] | None:
         try:
-            found = self._calibration.predict(setting, replicates=0, batches=SIMULATED)
+            prediction = self._calibration.predict(setting, replicates=0, batches=SIMULATED)
         except PenstockError:
             return None
-        return [round(float(getattr(found, name)), 4) for name in FIGURES]
+        return [round(float(getattr(prediction, name)), 4) for name in FIGURES]
 
     def _check(self, asked: Place, where: Place) -> None:
         if asked.times not in RATES:
@@ -146,21 +146,21 @@ class WhatIf:
                 raise ConfigurationError(f"There is no answer for {value:g} {name}: ask for {_listed(offered) or 'none'}.")
 
     def _offered_cores(self) -> list[float]:
-        """None, where the recording does not say how many there are."""
+        """Return the numbers of cores to offer; an empty list if the recording does not have the present number."""
         present = self._today.cores
         return [] if present is None else sorted({max(1.0, math.floor(times * present)) for times in CORES})
 
     def _offered_thresholds(self) -> list[float]:
-        """Rows that open the gate, the first of which is none; empty, where a source has no gate."""
+        """Return the row thresholds of the gate to offer, where 1 means no gate; an empty list if a source has no gate."""
         manifest = self._observation.manifest
         if manifest is None or not manifest.sources or not all(map(is_gated, manifest.sources.values())):
             return []
         least, most = (seconds * self._present for seconds in THRESHOLDS_S)
-        round_ones = [float(digit * 10**power) for power in range(8) for digit in (1, 2, 5)]
+        round_numbers = [float(digit * 10**power) for power in range(8) for digit in (1, 2, 5)]
         most = min(most, self._today.max_rows or math.inf)
-        offered = {one for one in round_ones if max(least, 2.0) <= one <= most}
+        offered = {rows for rows in round_numbers if max(least, 2.0) <= rows <= most}
         return sorted({1.0, self._today.min_rows or 1.0, *offered})
 
 
 def _listed(values: Any) -> str:
-    return ", ".join(f"{one:g}" for one in values)
+    return ", ".join(f"{value:g}" for value in values)

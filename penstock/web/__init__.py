@@ -1,1 +1,1 @@
-"""What the adapter and the page are served by: one HTTP server with its bounds, and who may ask for what."""
+"""The HTTP server of the adapter and the page, with its resource limits and access control."""

@@ -1,4 +1,4 @@
-"""Who may do what: tokens for producers, consumers and operators."""
+"""Access control by tokens, for the roles of producers, consumers and operators."""
 
 import hmac
 import json
@@ -13,11 +13,11 @@ ROLES: tuple[Role, ...] = ("produce", "consume", "operate")
 
 
 class Access:
-    """Which tokens may act in which role; without any tokens, everybody may.
+    """The tokens of each role; without any tokens, everybody may act in every role.
 
     Parameters
     ----------
-    tokens: for each role its tokens; a role that is left out is open to nobody.
+    tokens: the tokens of each role; a role that is left out is closed to everybody. None opens all roles.
     """
 
     def __init__(self, tokens: Mapping[str, list[str]] | None = None) -> None:
@@ -26,7 +26,7 @@ class Access:
 
     @classmethod
     def read(cls, path: Path) -> "Access":
-        """Tokens from a JSON file such as ``{"produce": ["a-secret"], "consume": ["another"]}``.
+        """Read the tokens from a JSON file such as ``{"produce": ["a-secret"], "consume": ["another"]}``.
 
         Raises
         ------
@@ -49,8 +49,8 @@ class Access:
         """Whether a token may act in a role; takes equally long for every wrong token."""
         if self.open:
             return True
-        given = (token or "").encode()
-        return sum(hmac.compare_digest(given, held) for held in self._tokens[role]) > 0
+        encoded = (token or "").encode()
+        return sum(hmac.compare_digest(encoded, held) for held in self._tokens[role]) > 0
 
     def knows(self, token: str | None) -> bool:
         """Whether a token may act in any role."""

@@ -1,4 +1,4 @@
-"""Pages to read: HTML that needs no other file, and one way that all of them look."""
+"""Self-contained HTML pages in a common style."""
 
 from collections.abc import Iterable
 from html import escape
@@ -16,7 +16,7 @@ code { background: #8882; padding: .1rem .3rem } pre { padding: .5rem .75rem; ov
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """A page of some parts."""
+    """Return an HTML page with a title; the parts are HTML, and empty ones are left out."""
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     body = "\n".join(filter(None, parts))
     return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>\n{body}\n</body></html>\n'

@@ -1,4 +1,4 @@
-"""Where a server may be asked from, and by which names."""
+"""Limits on the exposure of a server: which hosts it may listen on, and by which names it may be addressed."""
 
 import socket
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from penstock.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
 REMEMBERED = 16
-"""Headers whose answer is kept: honest clients send few, and to find one out takes as long as all else of a check."""
+"""The number of Host headers cached: honest clients send few, and parsing one takes as long as the rest of a check."""
 
 
 class Names:
-    """By which names a server may be asked: the page of another site can have its own name lead here.
+    """The names by which a server may be addressed. The check defends against DNS rebinding by pages of other sites.
 
     >>> names = Names(("events.example",))
     >>> [names.has(host) for host in ("events.example:8470", "[::1]:8470", "localhost", "evil.example", "[::1")]
@@ -22,7 +22,7 @@ class Names:
 
     Parameters
     ----------
-    names: besides localhost and addresses.
+    names: allowed names besides localhost and IP addresses.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -30,7 +30,7 @@ class Names:
         self._seen: dict[str, bool] = {}
 
     def has(self, host: str) -> bool:
-        """Whether what a request says in its header ``Host`` is one of them; no browser leaves it out."""
+        """Whether a ``Host`` header has an allowed name; a missing one is allowed, as it cannot come from a browser."""
         known = self._seen.get(host)
         if known is None:
             known = self._find(host)
@@ -46,16 +46,16 @@ class Names:
 
 
 def check_exposure(who: str, host: str, *, tokens: bool, secret: bool) -> None:
-    """Refuse to serve others than this machine's users without tokens, and what keeps those secret.
+    """Refuse to serve other machines without both tokens and encryption, which keeps the tokens secret.
 
     Parameters
     ----------
-    tokens: whether any are asked for.
-    secret: whether what is sent cannot be read on its way: there is TLS, or a proxy that has it.
+    who: the server's name in the message. tokens: whether requests need a token.
+    secret: whether traffic is encrypted, by TLS here or at a proxy.
 
     Raises
     ------
-    ConfigurationError: it would be served so.
+    ConfigurationError: the host is reachable from other machines, and tokens or encryption are missing.
     """
     if is_loopback(host) or (tokens and secret):
         return
@@ -66,9 +66,9 @@ def check_exposure(who: str, host: str, *, tokens: bool, secret: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is reached from this machine alone; also where it does not exist."""
+    """Whether a host is reachable from this machine only; True also if the host does not exist."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return True
-    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
+    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in addresses)

@@ -1,4 +1,4 @@
-"""Who may ask the adapter, or the page, for what."""
+"""The check of each request to the adapter or the page: origin, host and token."""
 
 from hashlib import blake2b
 
@@ -10,13 +10,13 @@ from penstock.web.problem import Problem, refusal
 
 
 class Guard:
-    """Refuses who may not ask.
+    """Refuses requests that are not allowed.
 
     Parameters
     ----------
-    names: by which it may be asked where there are no tokens.
-    origins: web origins whose pages may use it.
-    query, cookie: where a token is, of a request that brings it in no header.
+    names: host names by which the server may be addressed if there are no tokens.
+    origins: web origins whose pages may use the server.
+    query, cookie: the query parameter and the cookie that hold the token, if no header does.
     """
 
     def __init__(
@@ -32,20 +32,20 @@ class Guard:
         self._query, self._cookie = query, cookie
 
     def check(self, asked: HTTPConnection, role: Role | None) -> None:
-        """Refuse a request whose token does not allow a role (any, if None).
+        """Refuse a request whose token does not allow a role (any role, if None).
 
         Raises
         ------
-        Problem: it does not, or the request comes from, or was meant for, another site.
+        Problem: the token does not allow the role, or the request comes from, or was meant for, another site.
         """
         origin, host = asked.headers.get("origin"), asked.headers.get("host", "")
         if origin is not None and not self._is_welcome(origin, host):
-            raise refusal(403, f"Pages of {origin[:80]} may not ask here; allow them with --allow-origin.")
+            raise refusal(403, f"Pages of {origin[:80]} may not send requests here; allow them with --allow-origin.")
         if self._access.open:
             if len(asked.headers.getlist("host")) < 2 and self._names.has(host):
                 return
             raise refusal(
-                403, "Without tokens only addresses and its own names are answered to; allow this one with --allow-host."
+                403, "Without tokens, the host must be an IP address or a known name; allow this one with --allow-host."
             )
         token = self._token_of(asked)
         if not self._access.knows(token):
@@ -58,16 +58,16 @@ class Guard:
             raise refusal(403, f"This token does not permit you to {role}: use one with that role (see --tokens).")
 
     def client(self, asked: HTTPConnection) -> str:
-        """Whose Idempotency-Keys are one's own: those of a token."""
+        """Return a name for the client by its token, so that each client has its own Idempotency-Keys; empty without tokens."""
         token = None if self._access.open else self._token_of(asked)
         return "" if token is None else blake2b(token.encode(), digest_size=6).hexdigest()
 
     def _is_welcome(self, origin: str, host: str) -> bool:
-        """Whether a web page may ask: any page that a browser here shows could, if its origin did not count."""
+        """Whether pages of an origin may send requests; without this check, any page in a browser on this machine could."""
         return origin in self._origins or "*" in self._origins or origin.partition("://")[2] == host
 
     def _token_of(self, asked: HTTPConnection) -> str | None:
-        """The token that a request brings."""
+        """Return the token of a request: from the header, the query or the cookie."""
         scheme, _, token = asked.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return token

@@ -1,4 +1,4 @@
-"""How much memory this process has, beside how much it may have."""
+"""The memory of this process, and its limit."""
 
 import ctypes
 import gc
@@ -10,17 +10,17 @@ from resource import getpagesize
 
 PAGE = getpagesize()
 ASKED_EVERY_S = 0.02
-"""How old a figure may be."""
+"""The greatest age of a measurement, in seconds."""
 
 GIVEN_BACK_EVERY_S = 1.0
 
 
 class Memory:
-    """A bound on the memory of the whole process, whatever part of it takes it.
+    """A limit on the memory of the whole process, whichever part of it uses the memory.
 
     Parameters
     ----------
-    most: bytes that may be resident. Where the system does not say how many are (it is no Linux), there is no bound.
+    most: the greatest number of resident bytes. On systems other than Linux, which do not report it, there is no limit.
     """
 
     def __init__(self, most: int, statm: Path = Path("/proc/self/statm")) -> None:
@@ -32,22 +32,22 @@ class Memory:
 
     @property
     def resident(self) -> int:
-        """Bytes that are in memory; 0 where that cannot be known."""
+        """The number of resident bytes; 0 if the system does not report it."""
         now = time.monotonic()
         if self._statm is not None and now - self._asked > ASKED_EVERY_S:
             self._asked, self._resident = now, int(os.pread(self._statm, 100, 0).split()[1]) * PAGE
         return self._resident
 
     def give_back(self) -> None:
-        """Hand what is free back to the system, which the allocators keep; at most once a second."""
+        """Return free memory that the allocators hold to the system; at most once a second."""
         now = time.monotonic()
         if now - self._given_back > GIVEN_BACK_EVERY_S:
             self._given_back, self._asked = now, 0.0
             gc.collect()
-            with suppress(AttributeError, OSError):  # of another C library than glibc
+            with suppress(AttributeError, OSError):  # only glibc has malloc_trim
                 ctypes.CDLL(None).malloc_trim(0)
 
     @property
     def is_full(self) -> bool:
-        """Whether there is more than there may be."""
+        """Whether the memory exceeds the limit."""
         return self.resident > self.most

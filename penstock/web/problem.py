@@ -1,4 +1,4 @@
-"""Requests that are refused, as RFC 9457 has it."""
+"""Responses to refused requests, in the format of RFC 9457."""
 
 from logging import getLogger
 from traceback import format_exception
@@ -18,12 +18,12 @@ class Problem(HTTPException):
 
 
 def refusal(status: int, detail: str) -> Problem:
-    """A problem; where trying again later may help it says when."""
+    """Return a `Problem`; for statuses where a retry may help, it has a Retry-After header."""
     return Problem(status, detail, {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None)
 
 
 def as_response(error: Exception) -> Response:
-    """What a request gets that has failed."""
+    """Return the response to a request that has raised an error."""
     if isinstance(error, PenstockError):
         error = refusal(503, str(error))
     elif not isinstance(error, HTTPException):

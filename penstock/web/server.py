@@ -1,7 +1,7 @@
 """The server of the adapter and the page: Granian, whose HTTP and WebSockets are hyper and tungstenite, in Rust.
 
-What a connection may make it hold before there is a request to answer is bounded there: of a head or of trailers
-64 KB and 100 lines, of pipelined requests one, of answers that are not read what the kernel takes.
+Granian bounds the memory of each connection: a head or trailers may have 64 KB and 100 lines, one pipelined request is
+buffered, and of responses that the client does not read only as much as the kernel takes.
 """
 
 import asyncio
@@ -26,36 +26,36 @@ from starlette.types import ASGIApp
 from penstock.errors import ConfigurationError, PortInUseError, SinkError
 
 CONNECTIONS = 12_000
-"""At a time, of which most may be idle; more wait in the kernel until one ends."""
+"""The greatest number of connections at a time, idle ones included; more wait in the kernel until one ends."""
 BACKLOG = 2048
 LONGEST_HEAD = 64 << 10
-"""Bytes of a request's line and headers."""
+"""The greatest size of a request line with its headers, in bytes."""
 HEAD_WITHIN_MS = 30_000
-"""How long a connection may take for a request's head, and be idle before it."""
+"""How long a connection may take to send a request's head, idle time before it included."""
 SENT_AHEAD = 128 << 10
-"""Bytes that wait in the kernel for one client to read them."""
+"""The kernel's send buffer for one client, in bytes."""
 SILENT_S, ASKED_EVERY_S, ASKED_TIMES = 60, 15, 4
-"""After how long a connection without traffic is asked whether its other end is there, how often, and how many times."""
+"""TCP keep-alive: seconds without traffic before the first probe, seconds between probes, and the number of probes."""
 
 
 NO_LOGGING: dict[str, Any] = {"incremental": True, "handlers": {}, "loggers": {}}
-"""Without it, Granian would close the handlers of the process that serves."""
+"""A logging configuration that changes nothing: by default, Granian would close the handlers of this process."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What TLS is served with: two files in PEM."""
+    """A TLS certificate and its private key, as two PEM files."""
 
     certificate: Path
     private_key: Path
 
     @classmethod
     def of(cls, certificate: Path | None, private_key: Path | None) -> "Certificate | None":
-        """From two options; None without both.
+        """Return the certificate of two options; None if both are missing.
 
         Raises
         ------
-        ConfigurationError: one is missing, or they are no certificate and its key.
+        ConfigurationError: one is missing, or the files are not a certificate and its key.
         """
         if (certificate is None) != (private_key is None):
             raise ConfigurationError("TLS needs both --certificate and --private-key.")
@@ -74,11 +74,11 @@ class Certificate:
 
 
 ELLIPTIC, SERVED = bytes.fromhex("2a8648ce3d0201"), (bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2b81040022"))
-"""By their object identifiers: keys on elliptic curves, and the curves that the server knows (it aborts at others)."""
+"""Object identifiers of elliptic-curve keys, and of the curves that the server supports (it aborts on others)."""
 
 
 def _is_served(pem: bytes) -> bool:
-    """Whether a private key is of a kind that the server can use."""
+    """Whether the server can use a private key."""
     body = re.search(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----(.*?)-----END", pem, re.DOTALL)
     if body is None:
         return True
@@ -87,11 +87,11 @@ def _is_served(pem: bytes) -> bool:
 
 
 class Port:
-    """A port of ours, at which nobody is answered before `open`: who looks whether a server is up looks for that.
+    """A bound port that takes no connections before `open`, since callers probe it to see whether the server is up.
 
     Parameters
     ----------
-    number: 0 for any that is free. who: of a server, in sentences.
+    number: the port, or 0 for any free one. who: the server's name in messages.
 
     Raises
     ------
@@ -106,11 +106,11 @@ class Port:
             raise ConfigurationError(
                 f"{who} cannot listen on {self._asked} ({error.strerror or error}); choose another with --host."
             ) from error
-        # What is set here holds for each connection as well.
+        # Accepted connections inherit these options.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # The kernel would gather megabytes for each consumer that does not read, and we would be busy with nothing else.
+        # By default, the kernel would buffer megabytes for each consumer that does not read, which would keep the server busy.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if sys.platform == "linux":
@@ -122,21 +122,21 @@ class Port:
         self.number = int(self._socket.getsockname()[1])
 
     def open(self) -> None:
-        """Take connections, which wait until they are served.
+        """Begin to accept connections, which wait until they are served.
 
         Raises
         ------
-        PortInUseError: somebody else has done so meanwhile.
+        PortInUseError: another process listens on the port meanwhile.
         """
         with self._explained():
             self._socket.listen(BACKLOG)
 
     def close(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._socket.close()
 
     def handed_over(self) -> SocketHolder:
-        """The open port, as Granian takes it; it closes what it is given."""
+        """Return a duplicate of the open socket for Granian, which closes it, and close this one."""
         backlog = (BACKLOG,) if sys.platform == "linux" else ()
         holder = SocketHolder(os.dup(self._socket.fileno()), False, *backlog)  # type: ignore[call-arg]
         self._socket.close()
@@ -163,12 +163,12 @@ class Server:
     async def serve(
         self, stop: asyncio.Event, leaving: Callable[[], Awaitable[None]], grace: float, at_once: asyncio.Event | None = None
     ) -> bool:
-        """Serve until an event is set; returns whether all requests under way have been answered then.
+        """Serve until ``stop`` is set; returns whether all requests in progress were answered after that.
 
         Parameters
         ----------
-        leaving: awaited before no more requests are taken; it ends answers that would go on, and conversations.
-        grace: seconds that those under way may take. at_once: ends the waiting for them.
+        leaving: awaited before the server stops accepting requests; it ends endless responses and WebSocket sessions.
+        grace: seconds that requests in progress may take. at_once: if set, ends the waiting for them.
         """
         self._port.open()
         tls = {} if self._tls is None else {"ssl_cert": self._tls.certificate, "ssl_key": self._tls.private_key}
@@ -179,7 +179,7 @@ class Server:
         if not stopping.done():
             stopping.cancel()
             serving.result()
-            raise SinkError("The HTTP server has ended by itself; start again.")
+            raise SinkError("The HTTP server has ended unexpectedly; start again.")
         hurry = asyncio.create_task((at_once or asyncio.Event()).wait())
         ending = asyncio.create_task(self._end(server, serving, leaving))
         done, _ = await asyncio.wait({ending, hurry}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
@@ -197,7 +197,7 @@ class Server:
 
 
 class _AtPort(Granian):
-    """Granian at a port of ours: of its own it would share one with whoever else asks for it."""
+    """Granian on a port that is already bound: by itself it would share the port with any other process that binds it."""
 
     def __init__(self, application: ASGIApp, port: Port, **tls: Any) -> None:
         super().__init__(
@@ -215,7 +215,7 @@ class _AtPort(Granian):
         self._port = port
 
     def stop(self) -> None:
-        """Take no more requests."""
+        """Stop accepting requests."""
         super().stop()  # type: ignore[no-untyped-call]
 
     def _init_shared_socket(self) -> None:

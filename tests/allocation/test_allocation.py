@@ -264,7 +264,7 @@ def test_one_resource_is_not_always_best_when_transfers_are_dear():
         ({"constraints": Constraints({"a": "R1", "b": "R2"}, [("a", "b")])}, "drop one of the three"),
         ({"constraints": Constraints({"a": "R1", "b": "R1"}, [], [("a", "b")])}, "contradict each other"),
         ({"constraints": Constraints(apart=[("a", "b", "c")])}, "contradict each other"),
-        ({"constraints": Constraints(apart=[("a", "b")]), "method": "disc"}, "knows no constraints"),
+        ({"constraints": Constraints(apart=[("a", "b")]), "method": "disc"}, "cannot take constraints"),
         ({"present": {"z": "R1"}}, "Unknown task 'z'"),
         ({"present": {"a": "R1"}, "move_price": -1}, "price of a move is -1"),
         ({"move_price": 1}, "no present assignment"),

@@ -116,7 +116,7 @@ def test_names_are_taken_as_they_are(capsys, directory):
         (json.dumps(GRAPH), ["-r", "2", "--pin", "read"], "--pin is 'read'"),
         (json.dumps(GRAPH), ["-r", "2", "--pin", "read=R9"], "'R9'"),
         (json.dumps(GRAPH), ["-r", "2", "--apart", "read,parse,count"], "contradict"),
-        (json.dumps(GRAPH), ["-r", "2", "--draw", "plan.txt"], "no picture"),
+        (json.dumps(GRAPH), ["-r", "2", "--draw", "plan.txt"], "not a picture"),
         (json.dumps(GRAPH), ["-r", "2", "--present", "missing.json"], "cannot be read"),
         (json.dumps(GRAPH), ["-r", "2", "--method", "magic"], "magic"),
         (json.dumps(GRAPH), ["-r", "2", "--for-cost", "9"], "give no --resources"),

@@ -102,7 +102,7 @@ def test_one_setting_alone_widens_the_band(tmp_path, calibration):
     low, high = alone.band("p95")
     both_low, both_high = calibration.predict(Setting(trigger=10, rate=1000)).band("p95")
     assert high - low > 1.2 * (both_high - both_low)
-    assert any("does not tell what a row costs" in text for text in alone.assumptions)
+    assert any("does not tell the cost per row" in text for text in alone.assumptions)
 
 
 @pytest.mark.parametrize(

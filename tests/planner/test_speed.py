@@ -88,7 +88,7 @@ def test_a_run_that_shows_no_speed_is_refused(calibrated, tmp_path):
     path, _ = recorded(tmp_path, "short", seconds=2, seed=7)
     observed = observe(path)
     alone = replace(observed, queries=tuple(replace(one, cold=(one.cold[0][:1],)) for one in observed.queries))
-    with pytest.raises(ConfigurationError, match="two micro-batches at least"):
+    with pytest.raises(ConfigurationError, match="at least two micro-batches"):
         calibrated.following(alone)
 
 

@@ -42,7 +42,7 @@ def test_dear_batches_are_large(best):
 
 @pytest.mark.slow
 def test_a_limit_on_latency_is_kept(best):
-    limited = optimize_gate(replace(SERVER, residual=LogNormal(1.0, 0.05)), 1, 1000, max_quantile=(0.95, 1.2))
+    limited = optimize_gate(replace(SERVER, residual=LogNormal(1.0, 0.05)), 1, 1000, max_quantile=[0.95, 1.2])
     assert limited.steady_state.quantile(0.95) <= 1.22
     assert limited.cost >= optimize_gate(SERVER, 1, 1000).cost
 

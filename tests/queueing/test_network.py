@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from penstock.errors import ConfigurationError, CyclicTopologyError, UnstableServerError
+from penstock.errors import ConfigurationError, CyclicTopologyError, NotSolvableError, UnstableServerError
 from penstock.queueing import Exponential, Network, StreamServer
 
 
@@ -45,6 +45,12 @@ def test_carrying_bursts_along_is_nearer_to_simulation_than_isolation(timer_rate
     bursts = network.solve("bursts").nodes["n1"].mean_response_time
     assert abs(bursts / run - 1) < abs(isolated / run - 1)
     assert abs(bursts / run - 1) < 0.1
+
+
+def test_bursts_into_batches_without_end_are_refused_in_a_sentence():
+    network, _ = line(StreamServer(1, 2.0, 20, 0.5), StreamServer(1, 2.0, math.inf, 0.5))
+    with pytest.raises(NotSolvableError, match="finite batch sizes"):
+        network.solve("bursts")
 
 
 def test_merging_splitting_and_slow_transfers():

@@ -68,7 +68,7 @@ def test_a_limit_on_the_mean_is_met_exactly_and_costs():
     best = optimize(INSTANT, 1, 0.1, max_mean_response=bound)
     assert best.steady_state.mean_response_time <= bound
     assert best.cost > free.cost
-    with pytest.raises(ConfigurationError, match="allow more"):
+    with pytest.raises(ConfigurationError, match="allow a longer one"):
         optimize(INSTANT, 1, 0.1, max_mean_response=0.0039)
 
 

@@ -172,7 +172,7 @@ def test_a_manifest_of_something_else_is_never_touched(tmp_path, fresh):
     (tmp_path / MANIFEST).write_text('{"name": "a web application", "icons": []}')
     (tmp_path / "report.json").write_text("theirs")
     recording = Recording(tmp_path)
-    with pytest.raises(ConfigurationError, match="is no run's: its manifest.json is of something else"):
+    with pytest.raises(ConfigurationError, match="is not the directory of a run: its manifest.json is of something else"):
         recording.prepare(manifest(), fresh=fresh, inspect=lambda *_: None)
     recording.release()
     assert (tmp_path / "report.json").read_text() == "theirs"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock import App, Event, ProcessingElement
 from penstock.connectors.registry import bind_sinks
-from penstock.runtime import container, pages
+from penstock.runtime import container, live, pages
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import NONE, LineageColumns
 from penstock.runtime.output import FileOutput, SinkFiles
@@ -220,7 +220,7 @@ def test_pages_are_bounded_in_bytes(monkeypatch):
 
 
 def test_a_state_too_large_is_refused_with_its_key(monkeypatch):
-    monkeypatch.setattr(container, "LARGEST_STATE", 10_000)
+    monkeypatch.setattr(live, "LARGEST_STATE", 10_000)
 
     def handle(self, event, out):
         self.log.append("x" * 6_000)

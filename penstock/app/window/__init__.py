@@ -1,4 +1,4 @@
-"""Windows: an element's state by spans of event time, or by counts of events. A kind is a file, and a row here."""
+"""Windows divide an element's state by spans of event time or counts of events. Each kind has its own module."""
 
 from penstock.app.window.aligned import Sliding, Tumbling
 from penstock.app.window.counts import Count

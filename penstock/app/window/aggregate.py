@@ -1,4 +1,4 @@
-"""A class made of reducers, for windows whose results need no code of their own."""
+"""Classes made of reducers, for windows whose results need no code by the user."""
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
@@ -18,34 +18,34 @@ Results = Literal["final", "updates", "both"]
 
 
 class Reducing(ProcessingElement):
-    """What all such classes have in common; its fields are the reducers' states."""
+    """Base of the classes made of reducers; the fields of an instance are the reducers' states."""
 
     reducers: ClassVar[Mapping[str, Reducer[Any]]]
     states: ClassVar[tuple[tuple[str, Reducer[Any]], ...]]
-    """The field of each reducer's state: not its name, which may be that of something else here."""
+    """Each reducer with the field of its state, named differently, as a reducer's name could clash with an attribute."""
     into: ClassVar[Stream[Any]]
     keys: ClassVar[tuple[str, ...]]
     spans: ClassVar[tuple[str, ...]]
     places: ClassVar[tuple[int, ...]]
-    """Of each field of a result, where it stands among the key, the span and the reducers."""
+    """For each field of a result, its index in the list of key fields, span fields and reducers."""
     make: ClassVar[Callable[..., Any]]
-    """A result of its fields."""
+    """Makes a result from its fields."""
     time_of: ClassVar[Any]
     merges_apart: ClassVar[bool]
-    """Whether nothing that changes later is kept of a state that was merged into another: so it is but for a `fold`."""
+    """Whether a merged state shares nothing mutable with its parts. This holds for all built-in reducers but `fold`."""
 
     @classmethod
     def merged(cls, parts: Sequence[Any]) -> Any:
-        """What parts of a window merge to, in their order, where `merges_apart`."""
+        """Return an instance merged from the parts of a window, in order; only valid if `merges_apart`."""
         return cls(*(reducer.merge_all([getattr(part, state) for part in parts]) for state, reducer in cls.states))
 
     @classmethod
     def meaning(cls) -> list[list[Any]]:
-        """Whose the states are, in their order: the name, the kind and the field of each reducer."""
+        """Return what identifies the states, in order: the name, the kind and the field of each reducer."""
         return [[name, *reducer.meaning()] for name, reducer in cls.reducers.items()]
 
     def on_event(self, event: Any) -> None:
-        """Add it to each."""
+        """Add the event to the state of each reducer that takes it."""
         time = 0 if self.time_of is None else microseconds(type(self).time_of(event))
         for state, reducer in self.states:
             if reducer.wanted is not None and not reducer.wanted(event):
@@ -54,7 +54,7 @@ class Reducing(ProcessingElement):
             setattr(self, state, reducer.add(getattr(self, state), value, time))
 
     def _result(self) -> Emission:
-        """An event of the window's key, its span, and what the reducers make of it."""
+        """Return a result: an event of the window's key, its span, and the reducers' results."""
         known = [*self.key] if len(self.keys) > 1 else [self.key]
         known += [getattr(self.window, name) for name in self.spans]
         known += [reducer.result(getattr(self, state)) for state, reducer in self.states]
@@ -85,7 +85,7 @@ def _merge(self: Reducing, other: Reducing) -> None:
 
 
 def _maker(event_type: Any) -> Callable[..., Any]:
-    """What makes an event of its fields in their order, also where some are to be named."""
+    """Return a function that makes an event from its fields in order, even if some are keyword-only."""
     parameters = signature(event_type).parameters.values()
     if all(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters):
         return staticmethod(event_type)
@@ -103,11 +103,11 @@ def aggregate(
     results: Results,
     field: str | None,
 ) -> type[ProcessingElement]:
-    """The class.
+    """Return a class that reduces the events of a window to a result.
 
     Parameters
     ----------
-    field: of the source's events, which holds their time.
+    field: the field of the source's events that holds their time; None for windows by count without times.
 
     Raises
     ------
@@ -132,6 +132,7 @@ def aggregate(
     mergeable = all(reducer.merges for reducer in reducers.values() if isinstance(reducer, fold))
     if not mergeable and window.merges:
         raise TopologyError(f"Aggregate {name}: windows of {window} merge, so give fold() its merge=.")
+    # The reducers' states become the fields of a new class; all else that it needs are class attributes.
     states: list[Any] = []
     for each, reducer in reducers.items():
         if not isinstance(reducer, Reducer):

@@ -1,4 +1,4 @@
-"""Windows of one length that begin every so often: tumbling, and sliding."""
+"""Windows of a fixed length that begin at regular intervals: tumbling and sliding windows."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -21,18 +21,18 @@ from penstock.errors import TopologyError
 
 @dataclass(frozen=True, init=False)
 class Sliding(Windowing):
-    """Windows of one length that begin every so often, and overlap where that is less.
+    """Windows of a fixed length that begin at a regular interval, and overlap if the interval is shorter.
 
     Parameters
     ----------
-    size, every: length of a window, and from one's start to the next one's.
-    offset: of the starts, from midnight in UTC or in the zone on 1 January 1970.
-    zone: a time zone, as ``"Europe/Zurich"``, for windows of whole days: they begin when clocks there first show midnight,
-        or the offset's time of the day, or a later time where they skip it. No window begins on a day that they leave out.
+    size, every: the length of a window, and the time from one start to the next.
+    offset: the offset of the starts from midnight on 1 January 1970, in UTC or in the zone.
+    zone: a time zone, as ``"Europe/Zurich"``, for windows of whole days. They begin when clocks there first show midnight (plus
+        the offset), or the next time shown if clocks skip that. No window begins on a day that the zone's calendar skips.
 
     Raises
     ------
-    TopologyError: a length is zero or out of its range, or there is no such zone.
+    TopologyError: a length is zero or out of range, or there is no such zone.
 
     Examples
     --------
@@ -80,70 +80,70 @@ class Sliding(Windowing):
 
     @cached_property
     def size_us(self) -> int:
-        """Microseconds of a window; of clock time, in a zone."""
+        """Length of a window in microseconds; in a zone, of local clock time."""
         return micros(self.size)
 
     @cached_property
     def every_us(self) -> int:
-        """Microseconds from start to start."""
+        """Time from one start to the next, in microseconds."""
         return micros(self.every)
 
     @cached_property
     def offset_us(self) -> int:
-        """Microseconds of the offset."""
+        """Offset of the starts, in microseconds."""
         return micros(self.offset)
 
     def starts(self, time: int) -> Iterator[int]:
-        """Of the windows that a time lies in, the latest first."""
+        """Yield the starts of the windows that contain a time, the latest first; microseconds."""
         shown = self._begins(time)
         if self.zone is None:
             yield from range(shown, time - self.size_us, -self.every_us)
             return
         while self._instant(shown + self.size_us) > time:
             start = self._instant(shown)
-            if start < self._instant(shown + self.every_us):  # no window begins on a day that is left out
+            if start < self._instant(shown + self.every_us):  # no window begins on a day that the zone skips
                 yield start
             shown -= self.every_us
 
     def end(self, start: int) -> int:
-        """Of the window that begins at a time."""
+        """Return the end of the window that begins at ``start``; microseconds."""
         return self._instant(self._begins(start) + self.size_us)
 
     def pane(self, time: int) -> int:
-        """The start of the part that windows share; parts are ``every`` long where windows are a multiple of that."""
+        """Return the start of the pane that contains a time: the part, ``every`` long, that overlapping windows share."""
         return next(self.starts(time))
 
     @cached_property
     def disjoint(self) -> bool:
-        """Whether a time lies in one window, which is a matter of numbers."""
-        own = type(self) in (Sliding, Tumbling)  # what is derived from them may begin otherwise
+        """Whether each time lies in one window, whose start follows from ``every_us`` and ``offset_us`` alone."""
+        own = type(self) in (Sliding, Tumbling)  # a derived class may define other starts
         return own and self.zone is None and self.size_us == self.every_us
 
     @property
     def shared(self) -> bool:
-        """Whether windows are made of whole panes, more than one."""
+        """Whether each window consists of two or more whole panes."""
         return self.zone is None and self.size_us != self.every_us and self.size_us % self.every_us == 0
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
-        """Windows share their parts where they are made of whole ones and the class says how to merge them and asks for nothing
-        between.
+        """Return `Panes` if windows consist of whole panes and the class can merge them, with neither early nor late results;
+        else `Aligned`.
         """
         plain = not (overrides(body, "on_batch") or overrides(body, "on_late") or self.allowed_us)
         return Panes if self.shared and overrides(body, "merge") and plain else Aligned
 
     def planned(self) -> Planned | str:
-        """Spark plans them as they are, but for those in a time zone."""
+        """Return the windows in Spark's terms; Spark cannot plan windows in a time zone."""
         return super().planned() if self.zone is not None else Planned(self.size_us, self.every_us, self.offset_us)
 
     def last_start(self, time: Any) -> Any:
-        """Where clocks show what the times are in, the start of the last window up to a time, or to each of an array."""
+        """Return the start of the last window up to a local time, or up to each of an array of times; microseconds."""
         return (time - self.offset_us) // self.every_us * self.every_us + self.offset_us
 
     def _begins(self, time: int) -> int:
-        """What clocks show when the last window up to a time begins."""
+        """Return the local clock time at which the last window up to a time begins; microseconds."""
         clock = time if self.zone is None else _clock(self.zone, time)
         shown: int = self.last_start(clock)
-        after = shown + self.every_us  # which clocks that have been put back may have shown already
+        after = shown + self.every_us  # clocks that were put back may have shown this start already
         return shown if self.zone is None or self._instant(after) > time else after
 
     def _instant(self, shown: int) -> int:
@@ -157,7 +157,7 @@ class Sliding(Windowing):
 
 
 class Tumbling(Sliding):
-    """Windows of one length, one after the other; see `Sliding` for the parameters.
+    """Windows of a fixed length, without overlap or gaps; see `Sliding` for the parameters.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class Aligned(Spans):
 
     def _windows(self, time: int) -> list[int]:
         windowing: Sliding = self.windowing
-        if windowing.disjoint:  # as what follows, in a fifth of the time
+        if windowing.disjoint:  # equivalent to the code below, in a fifth of the time
             start = windowing.last_start(time)
             end = start + windowing.size_us
             if end > self._fired:
@@ -188,18 +188,18 @@ class Aligned(Spans):
                 return [start]
         spans = [(start, windowing.end(start)) for start in windowing.starts(time)]
         oldest = self._fired - windowing.allowed_us
-        kept = [(start, end) for start, end in reversed(spans) if end > oldest]
-        if not kept:
+        live = [(start, end) for start, end in reversed(spans) if end > oldest]
+        if not live:
             raise self._late(time)
-        self._context.late_in_part += len(kept) < len(spans)
-        for start, end in kept:
+        self._context.late_in_part += len(live) < len(spans)
+        for start, end in live:
             if start not in self.open:
                 self.open[start] = Part(self.body(), end, closed=end <= self._fired)
-        return [start for start, _ in kept]
+        return [start for start, _ in live]
 
 
 class Panes(Windowed):
-    """Sliding windows that share their parts: an event goes into one of them, and a window is what they merge to."""
+    """Sliding windows that share panes: an event goes into one pane, and a window's state is merged from its panes."""
 
     form = "parts that windows share"
     holds = ("open",)
@@ -210,7 +210,7 @@ class Panes(Windowed):
     """The start of the first window that has not closed."""
 
     def on_event(self, event: Any) -> Iterator[Emission]:
-        """Hand it to its pane.
+        """Pass the event to its pane.
 
         Raises
         ------
@@ -235,14 +235,14 @@ class Panes(Windowed):
         return bool(self.open) and self.windowing.end(self._first()) <= self._mark
 
     def step(self) -> Iterator[Emission]:
-        """Close the first window, and forget its first pane, of which it was the last."""
+        """Close the first window, and drop its first pane, which no other window needs."""
         start = self._first()
         whole = self._merged(start, self.windowing.end(start))
         self.skip()
         yield from emissions(whole.on_close())
 
     def undo(self) -> Callable[[], None] | None:
-        """Of reducers, which closing a window does not change."""
+        """Return a function that restores the windows, for reducers only: closing a window does not change their states."""
         if not (issubclass(self.body, Reducing) and self.body.merges_apart):
             return None
         before, following = self.open, self.next
@@ -262,7 +262,7 @@ class Panes(Windowed):
         self.rearm()
 
     def skip(self) -> None:
-        """Go on to the next window."""
+        """Skip the first window: go on to the next one."""
         self._leave(self._first())
 
     def _leave(self, start: int) -> None:
@@ -270,12 +270,13 @@ class Panes(Windowed):
         self.open = {pane: part for pane, part in self.open.items() if pane >= self.next}
 
     def _merged(self, start: int, end: int) -> Any:
+        """Return the state of a window, merged from its panes."""
         panes = [self.open[pane].state for pane in sorted(self.open) if pane < end]
         if issubclass(self.body, Reducing) and self.body.merges_apart:
             return self._enter(self.body.merged(panes), start, end)
         whole = self._enter(self.body(), start, end)
         for state in panes:
-            whole.merge(copied(state))  # which it may keep a part of; the pane belongs to other windows, too
+            whole.merge(copied(state))  # a copy: merge may keep parts of it, and other windows need the pane unchanged
         return self._enter(whole, start, end)
 
     def _first(self) -> int:
@@ -291,20 +292,20 @@ class Panes(Windowed):
         return not self.open
 
     def rearm(self) -> None:
-        """At the end of the first window."""
+        """Set the timer for the end of the first window."""
         self._wake(self.windowing.end(self._first()) if self.open else None)
 
 
 def _clock(zone: str, time: int) -> int:
-    """What clocks in a zone show, as if it were UTC."""
+    """Return the local clock time in a zone at a time (us), as microseconds as if it were UTC."""
     return microseconds(moment(time).astimezone(ZoneInfo(zone)).replace(tzinfo=None))
 
 
 @lru_cache(maxsize=4096)
 def _instant(zone: str, shown: int) -> int:
-    """When clocks in a zone first show a time, or a later one where they skip it."""
+    """Return when clocks in a zone first show a local time (us), or the next later one if they skip it; microseconds in UTC."""
     local = LOCAL_EPOCH + timedelta(microseconds=shown)
     first, second = (microseconds(local.replace(tzinfo=ZoneInfo(zone), fold=fold)) for fold in (0, 1))
-    if first <= second:  # shown once, or twice
+    if first <= second:  # shown once or twice
         return first
     return bisect_left(range(second, first), shown, key=partial(_clock, zone)) + second

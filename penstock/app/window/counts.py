@@ -1,4 +1,4 @@
-"""Windows of so many events of a key."""
+"""Windows of a fixed number of events of a key."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from penstock.errors import TopologyError
 
 @dataclass(frozen=True, init=False)
 class Count(Windowing):
-    """Windows of so many events of a key, in the order in which they come.
+    """Windows of a fixed number of events of a key, in the order of arrival.
 
     Parameters
     ----------
-    size: events of a window. every: events from one's start to the next one's; ``size`` unless given.
+    size: the number of events of a window. every: the number of events from one start to the next; ``size`` by default.
 
     Raises
     ------
-    TopologyError: a number is below one, or the size no multiple of ``every``.
+    TopologyError: a number is below one, or the size is not a multiple of ``every``.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Count(Windowing):
 
     @property
     def timed(self) -> bool:
-        """False: windows by count are no spans of time."""
+        """False: windows by count are not spans of time."""
         return False
 
     @checked()
@@ -62,7 +62,7 @@ class Count(Windowing):
             )
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
-        """Where events have times, the last window is closed when the input has ended."""
+        """Return the prototype; if events have times, it also closes the last window when the input ends."""
         return CountedToTheEnd if has_times else Counted
 
     def __str__(self) -> str:
@@ -70,21 +70,21 @@ class Count(Windowing):
 
 
 class Counted(Windowed):
-    """Windows by count, of one part or several that windows share."""
+    """Windows by count; overlapping windows consist of several parts, which they share."""
 
     form = "windows by count"
     holds = ("parts",)
 
-    on_timer = ProcessingElement.on_timer  # none: where there is no event time, there is no end
+    on_timer = ProcessingElement.on_timer  # no timer: without event time, the end of the input is not seen
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
         parts: list[Events[Any]]
 
     unsaid: int = 0
-    """Events since a window was closed."""
+    """The number of events since the last window was closed."""
 
     def on_event(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the last part, and close the window that it fills."""
+        """Pass the event to the last part, and close the window that it fills."""
         filled = self.would_say()
         yield from self._take_in(event)
         if filled:
@@ -97,7 +97,7 @@ class Counted(Windowed):
         return sum(part.seen for part in self.parts) + 1 == windowing.size
 
     def without_result(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the last part, and forget the window that it fills."""
+        """Pass the event to the last part, and drop the window that it fills without a result."""
         yield from self._take_in(event)
         self.unsaid = 0
         del self.parts[0]
@@ -112,7 +112,7 @@ class Counted(Windowed):
         yield from emissions(self._enter(part.state, part.first, time).on_event(event))
 
     def on_batch(self) -> Iterator[Emission]:
-        """Early results of the window that is open."""
+        """Emit early results of the open window."""
         if self.parts and overrides(self.body, "on_batch"):
             part = self.parts[-1]
             yield from emissions(self._enter(part.state, part.first, part.last).on_batch())
@@ -134,34 +134,34 @@ class Counted(Windowed):
 
 
 class CountedToTheEnd(Counted):
-    """Windows by count of events that have times: the last window is closed when the input has ended."""
+    """Windows by count of events that have times: the last window is closed when the input ends."""
 
     on_timer = Stepwise.on_timer
 
     def on_event(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the last part, and ask to be woken at the end of the input."""
+        """Pass the event to the last part, and set the timer for the end of the input."""
         yield from super().on_event(event)
         self.rearm()
 
     def without_result(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the last part without a result, and ask to be woken at the end of the input."""
+        """Pass the event to the last part without a result, and set the timer for the end of the input."""
         yield from super().without_result(event)
         self.rearm()
 
     def is_due(self) -> bool:
-        """Whether the input has ended and something is left."""
+        """Whether the input has ended, and events are left that no result covers."""
         return self.unsaid > 0 and self._mark >= FOREVER
 
     def step(self) -> Iterator[Emission]:
-        """Close what is left."""
+        """Close the window of the events that are left."""
         closing = self._close()
         self.parts = []
         yield from closing
 
     def skip(self) -> None:
-        """Forget it."""
+        """Drop the events that are left."""
         self.parts, self.unsaid = [], 0
 
     def rearm(self) -> None:
-        """Only at the end of the input."""
+        """Set the timer for the end of the input, if events are left that no result covers."""
         self._wake(FOREVER if self.unsaid else None)

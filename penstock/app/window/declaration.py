@@ -1,4 +1,4 @@
-"""The declaration of a PE with windows, checked by itself."""
+"""The declaration of a processing element with windows, and its checks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from penstock.errors import TopologyError
 from penstock.kinds.event import field_types
 
 TAKING_ONE = ("on_event", "on_late", "merge")
-"""Hooks that are called with an event, or with the state of another window."""
+"""Hooks that take an argument: an event, or the state of another window."""
 
 
 def declare_windowed(
@@ -34,11 +34,11 @@ def declare_windowed(
     window: Windowing,
     name: str | None = None,
 ) -> Element:
-    """Declare a keyed PE of which each window has a state of its own.
+    """Declare a keyed processing element that has a separate state for each window.
 
     Raises
     ------
-    TopologyError: the body or the window cannot be used so; says how to mend it.
+    TopologyError: the body or the window is not valid; the text says how to mend it.
     StateError: the body's state cannot be kept.
     """
     label = str(name or getattr(body, "__name__", repr(body)))
@@ -63,12 +63,12 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
     refuse_migrate(name, body, "the state of windows")
     for hook in WINDOW_HOOKS:
         if overrides(body, hook):
-            given, example = (
+            arguments, example = (
                 (2, f"def {hook}(self, {'other' if hook == 'merge' else 'event'})")
                 if hook in TAKING_ONE
                 else (1, f"def {hook}(self)")
             )
-            check_function(getattr(body, hook), given, f"Element {name}: {hook}", f"write it as {example}")
+            check_function(getattr(body, hook), arguments, f"Element {name}: {hook}", f"write it as {example}")
             if hook == "merge":
                 check_plain_function(
                     body.merge, 2, f"Element {name}: merge", "write it as def merge(self, other), which changes self"
@@ -77,16 +77,16 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
         raise TopologyError(f"Element {name} has windows: give it on_event, and on_close for their results.")
     for hook in ("on_timer", "on_interval"):
         if overrides(body, hook):
-            raise TopologyError(f"Element {name} has windows, whose timers are theirs: put {hook} into an element without.")
+            raise TopologyError(f"Element {name} has windows, whose ends are its timers: put {hook} into an element without.")
     window.check(name, body)
 
 
 def time_field(name: str, streams: Sequence[Stream[Any]], window: Windowing) -> str | None:
-    """The field that holds the time of all events of an element; None for windows by count, where there is none.
+    """Return the field that holds the time of an element's events; windows by count may have None.
 
     Raises
     ------
-    TopologyError: there is none, or it is no datetime.
+    TopologyError: windows by time lack such a field, or it is not a datetime.
     """
     fields = {window.at} if window.at else {event_time_of(stream) for stream in streams}
     field = fields.pop() if len(fields) == 1 else None
@@ -103,7 +103,7 @@ def time_field(name: str, streams: Sequence[Stream[Any]], window: Windowing) -> 
 
 
 def check_time(name: str, stream: Stream[Any], field: str) -> None:
-    """Refuse a field that holds no time.
+    """Refuse a field that is not a datetime.
 
     Raises
     ------
@@ -118,19 +118,19 @@ def check_time(name: str, stream: Stream[Any], field: str) -> None:
 
 
 def own_time(name: str, stream: Stream[Any], field: str | None) -> str:
-    """The field that holds the time of a stream's events: the one given, or the source's.
+    """Return the field that holds the time of a stream's events: the given one, or that of the source's event time.
 
     Raises
     ------
-    TopologyError: there is none.
+    TopologyError: there is no such field, or it is not a datetime.
     """
-    found = field or event_time_of(stream)
-    if found is None:
+    time = field or event_time_of(stream)
+    if time is None:
         raise TopologyError(f"Element {name} goes by the times of {stream.name}: say which field holds them, as at='field'.")
-    check_time(name, stream, found)
-    return found
+    check_time(name, stream, time)
+    return time
 
 
 def event_time_of(stream: Stream[Any]) -> str | None:
-    """The field that a source declares."""
+    """Return the event-time field of a source; None for other streams, and sources without one."""
     return stream.event_time.field if isinstance(stream, Source) and stream.event_time is not None else None

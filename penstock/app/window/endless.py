@@ -1,4 +1,4 @@
-"""One window for all events of a key, which never closes: its result so far is said again and again."""
+"""One window for all events of a key, which never closes, and emits its result so far repeatedly."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 
 @dataclass(frozen=True, init=False)
 class Global(Windowing):
-    """One window for all events of a key, whose result so far is said again and again; it never closes.
+    """One window for all events of a key, which never closes, and emits its result so far repeatedly.
 
     Parameters
     ----------
-    every: a span of event time, after each of which in which an event came there is a result; from midnight in UTC.
-    after: or so many events, in the order in which they come.
+    every: a span of event time, counted from midnight in UTC. There is a result after each span that has events.
+    after: or a number of events, in the order of arrival. There is a result after every so many.
 
     Raises
     ------
-    TopologyError: not one of the two is given, or it is zero.
+    TopologyError: neither or both of the two are given, or the given one is not above zero.
 
     Examples
     --------
@@ -67,17 +67,17 @@ class Global(Windowing):
 
     @property
     def merges(self) -> bool:
-        """Whether results are by time: what comes in each span is then merged when the watermark has passed it."""
+        """Whether results are by time: the events of each span are then merged in when the watermark has passed it."""
         return self.timed
 
     def check(self, name: str, body: type[ProcessingElement]) -> None:
-        """Refuse what a window that never closes has no use for, and ask for what it needs."""
+        """Refuse a class that lacks a hook that this window needs, or has one that it never calls."""
         if not overrides(body, "on_close"):
-            raise TopologyError(f"Element {name} has a window of {self}: give it on_close, which says the result so far.")
+            raise TopologyError(f"Element {name} has a window of {self}: give it on_close, which emits the result so far.")
         for hook in ("on_batch", "on_late"):
             if overrides(body, hook):
                 raise TopologyError(
-                    f"Element {name} has a window of {self}, which says when there is a result: leave out {hook}."
+                    f"Element {name} has a window of {self}, which itself defines when there is a result: leave out {hook}."
                 )
         if self.merges and not overrides(body, "merge"):
             raise TopologyError(
@@ -86,14 +86,14 @@ class Global(Windowing):
             )
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
-        """By time or by count; with a time, what has not been said when the input has ended is said then."""
+        """Return the prototype, by time or by count. If events have times, a last result follows at the end of the input."""
         if self.timed:
             return ByTime
         return ByCountToTheEnd if has_times else ByCount
 
     @cached_property
     def every_us(self) -> int:
-        """Microseconds from result to result; 0, where events are counted."""
+        """The span between results in microseconds; 0 if events are counted."""
         return 0 if self.every is None else micros(self.every)
 
     def __str__(self) -> str:
@@ -101,8 +101,8 @@ class Global(Windowing):
 
 
 class ByTime(Windowed):
-    """A result for each span of event time in which an event came: of the events before its end, whatever the order of
-    delivery.
+    """Emits a result for each span of event time that has events. It covers all events before the span's end, whatever their
+    order of arrival.
     """
 
     form = "one window, with results by time"
@@ -113,11 +113,11 @@ class ByTime(Windowed):
         whole: Events[Any] | None
 
     def on_event(self, event: Any) -> Iterator[Emission]:
-        """Hand it to its span, which waits for the watermark.
+        """Pass the event to its span, which waits for the watermark.
 
         Raises
         ------
-        LateEventError: the result at the span's end has been said.
+        LateEventError: the result at the span's end has been emitted.
         """
         every = self.windowing.every_us
         time = self._time(event)
@@ -135,22 +135,22 @@ class ByTime(Windowed):
         return bool(self.open) and self.open[min(self.open)].end <= self._mark
 
     def step(self) -> Iterator[Emission]:
-        """Take in the first span, and say the result so far."""
+        """Merge in the first span, and emit the result so far."""
         whole = self._take_in()
         yield from emissions(self._enter(whole.state, whole.first, whole.last).on_close())
 
     def skip(self) -> None:
-        """Take in the first span and say nothing; a span that cannot be taken in, or not be kept, is left out."""
+        """Merge in the first span without a result; drop it if merging fails, or the merged state could not be stored."""
         start, kind = min(self.open), Events[self.body] | None  # type: ignore[name-defined]
         before = msgpack_encoder().encode(self.whole)
         try:
             self._take_in()
             content = msgpack_encoder().encode(self.whole)
             msgpack_decoder(kind).decode(content)
-            kept = len(content) < LARGEST_STATE // 2  # the spans that are open take room besides
-        except Exception:  # whatever the author's merge raises, which is in a dead letter
-            kept = False
-        if not kept:
+            storable = len(content) < LARGEST_STATE // 2  # leaves room for the spans that are open
+        except Exception:  # from the author's merge; the failure of the step becomes a dead letter
+            storable = False
+        if not storable:
             self.whole = msgpack_decoder(kind).decode(before)
             self.open.pop(start, None)
 
@@ -165,27 +165,27 @@ class ByTime(Windowed):
         return whole
 
     def rearm(self) -> None:
-        """At the end of the first span."""
+        """Set the timer for the end of the first span."""
         self._wake(self.open[min(self.open)].end if self.open else None)
 
     def is_empty(self) -> bool:
-        """Whether there has been no event."""
+        """Whether no event has been kept."""
         return not self.open and self.whole is None
 
 
 class ByCount(Windowed):
-    """A result after every so many events, in the order in which they come."""
+    """Emits a result after every ``after`` events, in the order of arrival."""
 
     form = "one window, with results by count"
     holds = ("whole",)
 
-    on_timer = ProcessingElement.on_timer  # none: where there is no event time, there is no end
+    on_timer = ProcessingElement.on_timer  # no timer: without event time, the end of the input is not seen
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
         whole: Events[Any] | None
 
     def on_event(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the state, and say the result where that is due."""
+        """Pass the event to the state, and emit the result if it is due."""
         due = self.would_say()
         yield from self.without_result(event)
         if due:
@@ -193,13 +193,13 @@ class ByCount(Windowed):
             yield from self._say(self.whole)
 
     def would_say(self) -> bool:
-        """Whether the next event is one after which there is a result."""
+        """Whether a result is due after the next event."""
         windowing: Global = self.windowing
         assert windowing.after is not None
         return ((0 if self.whole is None else self.whole.seen) + 1) % windowing.after == 0
 
     def without_result(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the state."""
+        """Pass the event to the state, without a result."""
         time = self._time(event)
         whole = self.whole
         if whole is None:
@@ -208,7 +208,7 @@ class ByCount(Windowed):
         yield from emissions(self._enter(whole.state, whole.first, time).on_event(event))
 
     def is_empty(self) -> bool:
-        """Whether there has been no event."""
+        """Whether no event has been kept."""
         return self.whole is None
 
     def _say(self, whole: Events[Any]) -> Iterator[Emission]:
@@ -216,14 +216,14 @@ class ByCount(Windowed):
 
 
 class ByCountToTheEnd(ByCount):
-    """A result after every so many events, and, as events have times, one at the end of the input of what came since."""
+    """Emits a result after every ``after`` events, and one at the end of the input if events came since the last result."""
 
     on_timer = Stepwise.on_timer
     said: bool = False
-    """Whether the end of the input has been dealt with."""
+    """Whether the last result, at the end of the input, has been emitted or skipped."""
 
     def without_result(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the state, and ask to be woken at the end of the input."""
+        """Pass the event to the state, and set the timer for the end of the input."""
         yield from super().without_result(event)
         self.rearm()
 
@@ -232,19 +232,19 @@ class ByCountToTheEnd(ByCount):
         return not self.said and self.whole is not None and self.whole.seen % self.windowing.after != 0
 
     def is_due(self) -> bool:
-        """Whether the input has ended and something is left."""
+        """Whether the input has ended, and events are left that no result covers."""
         return self._unsaid and self._mark >= FOREVER
 
     def step(self) -> Iterator[Emission]:
-        """Say what is left."""
+        """Emit the last result."""
         assert self.whole is not None
         self.said = True
         yield from self._say(self.whole)
 
     def skip(self) -> None:
-        """Leave it unsaid."""
+        """Skip the last result."""
         self.said = True
 
     def rearm(self) -> None:
-        """Only at the end of the input."""
+        """Set the timer for the end of the input, if events are left that no result covers."""
         self._wake(FOREVER if self._unsaid else None)

@@ -1,4 +1,4 @@
-"""Windows that end when no event of the key has come for so long."""
+"""Session windows, which end when no event of the key has come for a given time."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +13,11 @@ from penstock.errors import TopologyError
 
 @dataclass(frozen=True, init=False)
 class Session(Windowing):
-    """Windows that end when no event of the key has come for so long; an event between two joins them.
+    """Windows that end when no event of the key has come for the gap; an event between two sessions joins them.
 
     Parameters
     ----------
-    gap: after the last event, at which the window ends.
+    gap: the time from the last event to the end of the window.
 
     Raises
     ------
@@ -40,7 +40,7 @@ class Session(Windowing):
 
     @cached_property
     def gap_us(self) -> int:
-        """Microseconds of the gap."""
+        """The gap in microseconds."""
         return micros(self.gap)
 
     @property
@@ -57,11 +57,11 @@ class Session(Windowing):
             )
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
-        """Sessions grow, and merge."""
+        """Return the prototype, whose windows grow and merge."""
         return Sessions
 
     def planned(self) -> Planned | str:
-        """Why Spark cannot plan sessions with the same rows."""
+        """Return why Spark cannot plan sessions with equal results."""
         return "Spark judges each event of a session by itself, and would drop late ones that an open session takes"
 
     def __str__(self) -> str:
@@ -79,6 +79,7 @@ class Sessions(Spans):
         end = max([time + gap, *(self.open[start].end for start in joined)])
         if end + self.windowing.allowed_us <= self._fired:
             raise self._late(time)
+        # The earliest session takes in the others, in the order of their times.
         first = min([time, *joined])
         whole = self.open.pop(joined[0]) if joined else Part(self.body(), end)
         self._enter(whole.state, first, whole.end)

@@ -1,7 +1,7 @@
 """Prototypes whose state is the state of windows: each window has an instance of the author's class.
 
-To a container they are prototypes as any other: their timer is set to the end of the window that closes first, and their
-state is what is kept of the windows that are open.
+A container treats them as any other prototype: their timer is set to the end of the window that closes first, and their
+state holds the windows that are open.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,8 +30,8 @@ class Part(msgspec.Struct, Generic[Body], array_like=True):
 
     Parameters
     ----------
-    end: of its events' time; microseconds, as all times here.
-    closed: whether it has been closed and is kept for late events. again: whether one has come in this micro-batch.
+    end: the end of the span of event time; microseconds, as all times here.
+    closed: whether it has closed and is kept for late events. again: whether a late event has come in this micro-batch.
     """
 
     state: Body
@@ -41,38 +41,38 @@ class Part(msgspec.Struct, Generic[Body], array_like=True):
 
 
 class Windowed(Stepwise):
-    """What all windows have in common."""
+    """Base of the prototypes of windows."""
 
     body: ClassVar[type[ProcessingElement]]
     windowing: ClassVar[Any]
     holds: ClassVar[tuple[str, ...]]
-    """What is kept of windows, by the names in `FIELDS`."""
+    """The names, in `FIELDS`, of the state fields that the prototype has."""
     time_of: ClassVar[Callable[[Any], datetime] | None]
-    """Reads an event's time; None for windows by count without one."""
+    """Reads an event's time; None for windows by count of events without times."""
 
     @classmethod
     def meaning(cls) -> dict[str, Any]:
-        """With the windows to the microsecond, the field that holds the time, and how they are merged."""
+        """Add the exact windows, the field that holds the event time, and the reducers; see `Stepwise.meaning`."""
         reducers = {"reducers": cls.body.meaning()} if issubclass(cls.body, Reducing) else {}
         return {**super().meaning(), **cls.windowing.meaning(), "field of the time": field_of(cls.time_of), **reducers}
 
     @property
     def _mark(self) -> int:
-        """The watermark, which closes windows; before all times, where there is none."""
+        """The watermark, which closes windows; before all times if there is none."""
         return of_watermark(self._context.watermark)
 
     @property
     def _fired(self) -> int:
-        """The watermark by which windows were closed last: an event that is late for it is too late."""
+        """The watermark up to which windows have been closed; an event of a window that ended before it is late."""
         return of_watermark(self._context.fired)
 
     def _enter(self, state: Any, start: int, end: int) -> Any:
-        """Make a window's state know where it is, before one of its hooks is called."""
+        """Set the key, the context and the window on a window's state, before one of its hooks is called; returns the state."""
         state.key, state._context, state.window = self.key, self._context.windowed, _window(start, end)
         return state
 
     def _time(self, event: Any) -> int:
-        """When an event was; where it holds no time, when it is handled."""
+        """Return an event's time (us), or the processing time if events have no times."""
         reader = type(self).time_of
         return round(self._context.now * SECOND) if reader is None else microseconds(reader(event))
 
@@ -80,7 +80,7 @@ class Windowed(Stepwise):
         self._context.due = None if at is None else at / SECOND
 
     def _wake_by(self, at: int) -> None:
-        """At that time, unless the timer is set for an earlier one."""
+        """Set the timer for a time (us), unless it is set for an earlier one."""
         due = self._context.due
         self._context.due = at / SECOND if due is None else min(due, at / SECOND)
 
@@ -93,7 +93,7 @@ class Windowed(Stepwise):
 
 @lru_cache(maxsize=16_384)
 def _window(start: int, end: int) -> Window:
-    """The window from one time to another, which many keys and events share."""
+    """Return the window between two times (us); cached, as many keys and events share it."""
     return Window(moment(start), moment(end))
 
 
@@ -106,14 +106,14 @@ class Spans(Windowed):
         open: dict[int, Part[Any]]  # by start
 
     touched: set[int] = set()
-    """Starts of the windows that have got an event in this micro-batch."""
+    """Starts of the windows that got an event in this micro-batch."""
 
     def on_event(self, event: Any) -> Emitted:
-        """Hand it to the windows that it belongs to.
+        """Pass the event to the windows that it belongs to.
 
         Raises
         ------
-        LateEventError: all of them have been forgotten.
+        LateEventError: all of these have closed, and are not kept any more.
         """
         starts = self._windows(self._time(event))
         return self._hand(starts[0], event) if len(starts) == 1 else self._hand_to_all(starts, event)
@@ -121,7 +121,7 @@ class Spans(Windowed):
     def _hand_to_all(self, starts: list[int], event: Any) -> Iterator[Emission]:
         flat = _is_flat(cast(Any, type(event)))
         for number, start in enumerate(starts):
-            # What one window's state keeps of it must not be another's.
+            # Each window gets its own copy: a state may keep the event, and change it.
             yield from emissions(self._hand(start, copied(event) if number and not flat else event))
 
     def _hand(self, start: int, event: Any) -> Emitted:
@@ -135,38 +135,38 @@ class Spans(Windowed):
         return cast(Emitted, state.on_event(event))
 
     def on_batch(self) -> Iterator[Emission]:
-        """Early results of open windows, and new ones of those that had closed."""
+        """Emit early results of open windows, and new results of closed windows that got late events."""
         touched, self.touched = sorted(self.touched), set()
-        says_close, says_batch = (overrides(self.body, hook) for hook in ("on_close", "on_batch"))
+        has_on_close, has_on_batch = (overrides(self.body, hook) for hook in ("on_close", "on_batch"))
         for start in touched:
             part = self.open.get(start)
             if part is None:
                 continue
             state = self._enter(part.state, start, part.end)
-            if part.again and says_close:
+            if part.again and has_on_close:
                 yield from emissions(state.on_close())
-            elif says_batch and (part.again or not part.closed):
+            elif has_on_batch and (part.again or not part.closed):
                 yield from emissions(state.on_batch())
             part.again = False
         self.rearm()
 
     def is_due(self) -> bool:
-        """Whether the watermark has passed the end of a window, or the time for which a closed one is kept."""
+        """Whether the watermark has passed the end of a window, or the time until which a closed one is kept."""
         return bool(self.open) and self._next()[0] <= self._mark
 
     def step(self) -> Iterable[Emission]:
-        """Close the window that ends first, and forget it once it is kept no longer."""
+        """Close the window that ends first, or drop it if it has closed; without late events, do both at once."""
         return self._pass(self._next()[1])
 
     def skip(self) -> None:
-        """Leave out its result."""
+        """Close or drop the window that ends first, without a result."""
         start = self._next()[1]
         part = self.open[start]
         self._forget(start, part)
         part.closed = True
 
     def undo(self) -> Callable[[], None] | None:
-        """Of reducers, which closing a window does not change."""
+        """Return a function that restores the windows, for reducers only: closing a window does not change their states."""
         if not (issubclass(self.body, Reducing) and self.body.merges_apart):
             return None
         before, closed, touched = dict(self.open), [part.closed for part in self.open.values()], set(self.touched)
@@ -179,7 +179,7 @@ class Spans(Windowed):
         return back
 
     def on_timer(self) -> Iterator[Emission]:
-        """Close what the watermark has passed, in order."""
+        """Close or drop the windows that the watermark has passed, in order of time."""
         mark = self._mark
         due = sorted((self._deadline(part), start) for start, part in self.open.items() if part.end <= mark)
         for deadline, start in due:
@@ -188,7 +188,7 @@ class Spans(Windowed):
         self.rearm()
 
     def rearm(self) -> None:
-        """At the end that comes first."""
+        """Set the timer for the window that is next to be closed or dropped."""
         self._wake(self._next()[0] if self.open else None)
 
     def is_empty(self) -> bool:
@@ -203,16 +203,16 @@ class Spans(Windowed):
             yield from emissions(self._enter(part.state, start, part.end).on_close())
 
     def _forget(self, start: int, part: Part[Any]) -> None:
-        """Remove a window that is kept no longer."""
+        """Remove a window whose time for late events is over."""
         if part.end + self.windowing.allowed_us <= self._mark:
             del self.open[start]
-            self.touched.discard(start)  # of an element whose events are ordered there is no end of the micro-batch
+            self.touched.discard(start)  # in an ordered element, on_batch does not clear it
 
     def _windows(self, time: int) -> list[int]:
         raise NotImplementedError
 
     def _deadline(self, part: Part[Any]) -> int:
-        """When something is to be done with a window."""
+        """Return when a window is to be closed, or, if it has closed, to be dropped; microseconds."""
         allowed: int = self.windowing.allowed_us
         return part.end + allowed * part.closed
 
@@ -221,7 +221,7 @@ class Spans(Windowed):
 
 
 class Events(msgspec.Struct, Generic[Body], array_like=True):
-    """Some events of a window by count: when the first and the last were, and how many."""
+    """A run of events in a window by count: their state, the times of the first and the last, and their number."""
 
     state: Body
     first: int
@@ -231,12 +231,12 @@ class Events(msgspec.Struct, Generic[Body], array_like=True):
 
 @lru_cache
 def _is_flat(event_type: Any) -> bool:
-    """Whether its events hold nothing that could be changed."""
+    """Whether events of a type hold only immutable values."""
     return all(map(kind_of, field_types(event_type).values()))
 
 
 def copied(state: Any) -> Any:
-    """A state of its own that is equal."""
+    """Return a deep copy of a state or an event."""
     return msgpack_decoder(type(state)).decode(msgpack_encoder().encode(state))
 
 
@@ -245,15 +245,15 @@ FIELDS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "parts": lambda body: (list[Events[body]], msgspec.field(default_factory=list)),  # type: ignore[valid-type]
     "whole": lambda body: (Events[body] | None, None),  # type: ignore[valid-type]
 }
-"""The type and the default of what is kept of windows: those that are open, by start; parts by count; one for all."""
+"""State fields by name, each with type and default: open windows by start; parts of windows by count; the global window."""
 
 
 def windowed(body: type[ProcessingElement], windowing: Windowing, field: str | None) -> type[Windowed]:
-    """The prototype that keeps an instance of ``body`` for each window.
+    """Return the prototype that keeps an instance of ``body`` for each window.
 
     Parameters
     ----------
-    field: of the events, which holds their time; None for windows by count without one.
+    field: the field of the events that holds their time; None for windows by count of events without times.
     """
     base = windowing.keeper(body, field is not None)
     made: Any = msgspec.defstruct(

@@ -1,4 +1,4 @@
-"""What all kinds of windows have in common, and their times: microseconds since the epoch, UTC."""
+"""The base of all kinds of windows, and their times: microseconds since the epoch, UTC."""
 
 from copy import copy
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 FOREVER = 253_402_300_799 * SECOND
-"""The end of the year 9999: later than any event, and what the watermark is once the input has ended."""
+"""The end of the year 9999: later than any event, and the watermark once the input has ended."""
 
 
 class Window(NamedTuple):
     """A window: events from ``start`` to before ``end``, in UTC.
 
-    A window by count has the time of its first event as start, and that of its last one as end.
+    The start and the end of a window by count are the times of its first and its last event.
     """
 
     start: datetime
@@ -33,7 +33,7 @@ LOCAL_EPOCH = datetime(1970, 1, 1)
 
 
 def microseconds(moment: datetime) -> int:
-    """Since the epoch; a time without a zone is in UTC."""
+    """Return a time as microseconds since the epoch; a time without a zone is taken as UTC."""
     since = moment - (EPOCH if moment.tzinfo else LOCAL_EPOCH)
     return (
         since.days * 86_400 + since.seconds
@@ -41,17 +41,17 @@ def microseconds(moment: datetime) -> int:
 
 
 def of_watermark(mark: float | None) -> int:
-    """Microseconds of a watermark in seconds; before all times, where there is none."""
+    """Convert a watermark from seconds to microseconds; without one, return a time before all events."""
     return -FOREVER if mark is None else round(mark * SECOND)
 
 
 def moment(at: int) -> datetime:
-    """The time of a number of microseconds since the epoch."""
+    """Return the UTC time of a number of microseconds since the epoch."""
     return EPOCH + timedelta(microseconds=at)
 
 
 class Planned(NamedTuple):
-    """Windows in Spark's words: of a length, so often, from an offset, in microseconds."""
+    """Windows in Spark's terms: their length, interval and offset, in microseconds."""
 
     size_us: int
     every_us: int
@@ -59,17 +59,17 @@ class Planned(NamedTuple):
 
 
 ALLOWED = "allowed (us)"
-"""What `Windowing.meaning` calls how long windows are kept, which may become less."""
+"""The name in `Windowing.meaning` of the time for which closed windows are kept; new code may shorten it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Windowing:
-    """How an element's events are divided into windows. A kind of window is a class derived from this, in a file of its own.
+    """The division of an element's events into windows. Each kind of window is a derived class in a module of its own.
 
     Parameters
     ----------
-    at: the field of the events that holds their time, a datetime; the source's ``event_time`` unless given.
-    allowed: how long after a window has closed its state is kept for late events, by the watermark.
+    at: the datetime field that holds the events' time; by default the source's ``event_time``.
+    allowed: how long a closed window's state is kept for late events, measured by the watermark.
     """
 
     at: str | None = None
@@ -77,37 +77,37 @@ class Windowing:
 
     @property
     def timed(self) -> bool:
-        """Whether windows are spans of time, which know which events are late."""
+        """Whether windows are spans of event time, so that they decide which events are late."""
         return True
 
     def by(self, field: str) -> Self:
-        """The same windows, by the times that a field holds."""
+        """Return a copy of these windows that takes the events' times from a field."""
         same = copy(self)
         object.__setattr__(same, "at", field)
         return same
 
     @cached_property
     def allowed_us(self) -> int:
-        """Microseconds after which a closed window is forgotten."""
+        """The time after which a closed window is dropped, in microseconds."""
         return micros(self.allowed)
 
     @property
     def closes(self) -> bool:
-        """Whether windows come to an end, at which there is a result."""
+        """Whether windows end, with a result at the end."""
         return True
 
     @property
     def merges(self) -> bool:
-        """Whether states are merged into one, so that a class must say how."""
+        """Whether states of windows are merged, so that a class must define ``merge``."""
         return False
 
     @property
     def disjoint(self) -> bool:
-        """Whether a time lies in one window alone, whose start is a matter of ``every_us`` and ``offset_us``."""
+        """Whether each time lies in one window, whose start follows from ``every_us`` and ``offset_us`` alone."""
         return False
 
     def check(self, name: str, body: type[ProcessingElement]) -> None:
-        """Refuse a class that lacks a hook that these windows need, or has one that they cannot call.
+        """Refuse a class that lacks a hook that these windows need, or has one that they never call.
 
         Raises
         ------
@@ -115,20 +115,20 @@ class Windowing:
         """
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type["Windowed"]:
-        """The prototype that keeps the windows of a class.
+        """Return the base of the prototype that keeps the windows of a class.
 
         Parameters
         ----------
-        has_times: whether the events hold a time.
+        has_times: whether the events hold their times.
         """
         raise NotImplementedError
 
     def planned(self) -> "Planned | str":
-        """How Spark is to plan the windows, or why it cannot."""
+        """Return the windows in Spark's terms, or why Spark cannot plan them."""
         return f"Spark plans no windows of {self}"
 
     def meaning(self) -> dict[str, Any]:
-        """What stored windows are known by; see `Stepwise.meaning`."""
+        """Return the facts about windows that stored state depends on; see `Stepwise.meaning`."""
         exact = {f"{name} (us)": getattr(self, f"{name}_us", None) for name in ("size", "every", "offset", "gap")}
         return {
             "windows": str(self),
@@ -138,12 +138,12 @@ class Windowing:
 
 
 def micros(duration: Duration) -> int:
-    """A duration in microseconds."""
+    """Convert a duration to microseconds."""
     return round(seconds(duration) * SECOND)
 
 
 def span(micros: int) -> str:
-    """A duration as people write it, in microseconds."""
+    """Return a number of microseconds as text with a unit, such as ``10 s``."""
     for unit, size in (("d", DAY), ("h", 3600 * SECOND), ("min", 60 * SECOND), ("s", SECOND), ("ms", 1000)):
         if micros >= size and micros % size == 0:
             return f"{micros // size} {unit}"

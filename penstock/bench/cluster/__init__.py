@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster on one machine, whose nodes are nodes: each has its own address, limits and counters."""
+"""A real Spark standalone cluster on one machine, each of whose nodes has its own address, limits and counters."""
 
 from penstock.bench.cluster.node import Node
 from penstock.bench.cluster.spark import Cluster, executor_conf

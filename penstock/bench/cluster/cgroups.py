@@ -1,4 +1,4 @@
-"""Control groups: what a node may use of the processor and the memory, and what it has used; version 1 or 2."""
+"""Control groups, version 1 or 2: limits of a node's processor and memory, and counters of their use."""
 
 import os
 import signal
@@ -11,40 +11,40 @@ from penstock.errors import ClusterError
 
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpu", "cpuacct", "memory")
-"""Of version 1, where each has a tree of its own."""
+"""Controllers of version 1, each of which has a tree of its own."""
 PERIOD_US = 100_000
 TRIED_BYTES = 64 << 20
 
 
 def available() -> bool:
-    """Whether groups with limits can be made here."""
+    """Whether groups with limits can be made on this machine, which is tried."""
     if os.geteuid() != 0 or not (_second() or all((ROOT / name / "cgroup.procs").exists() for name in CONTROLLERS)):
         return False
     try:
-        tried = ControlGroup(f"ps{os.getpid()}-try", TRIED_BYTES)
-        tried.limit_processor(1.0)
+        group = ControlGroup(f"ps{os.getpid()}-try", TRIED_BYTES)
+        group.limit_processor(1.0)
     except (ClusterError, OSError):
         return False
-    tried.remove()
+    group.remove()
     return True
 
 
 def _second() -> bool:
-    """Whether there is version 2 with what we need."""
+    """Whether version 2 is mounted, with the controllers that we need."""
     listed = ROOT / "cgroup.controllers"
     return listed.exists() and {"cpu", "memory"} <= set(listed.read_text().split())
 
 
 class ControlGroup:
-    """The group of a node.
+    """The control group of a node.
 
     Parameters
     ----------
-    memory: bytes that its processes may hold; None for no limit.
+    memory: limit of its processes' memory, in bytes; None for no limit.
 
     Raises
     ------
-    ClusterError: it cannot be made.
+    ClusterError: the group cannot be made.
     """
 
     def __init__(self, name: str, memory: int | None = None) -> None:
@@ -61,7 +61,7 @@ class ControlGroup:
             raise ClusterError(f"The control group {name} cannot be made ({error}); run without isolation.") from error
 
     def limit_processor(self, cores: float | None) -> None:
-        """Give its processes so many cores' worth of processor, and no more; None for no limit."""
+        """Limit the processor time of its processes to that of ``cores`` cores; None for no limit."""
         if self._version2:
             self._write("cpu", "cpu.max", f"{'max' if cores is None else round(cores * PERIOD_US)} {PERIOD_US}")
         else:
@@ -69,40 +69,40 @@ class ControlGroup:
 
     @property
     def entrances(self) -> Sequence[Path]:
-        """Files that a process writes its number into to be of the group."""
+        """Files into which a process writes its id to join the group."""
         return [place / "cgroup.procs" for place in self._places]
 
     def processor_seconds(self) -> float:
-        """Used so far by all processes of the group, those that have ended too."""
+        """Processor time used so far by all processes of the group, ended ones included."""
         if self._version2:
             stated = dict(line.split() for line in self._read("cpu", "cpu.stat").splitlines())
             return int(stated["usage_usec"]) / 1e6
         return int(self._read("cpuacct", "cpuacct.usage")) / 1e9
 
     def memory_bytes(self) -> int:
-        """What the processes hold now, without files that the kernel keeps for them."""
+        """Memory that the processes hold now, without the kernel's cache of files."""
         stated = dict(line.split()[:2] for line in self._read("memory", "memory.stat").splitlines())
         return int(stated["anon" if self._version2 else "rss"])
 
     def processes(self) -> list[int]:
-        """Those of the group."""
+        """Ids of the group's processes."""
         with suppress(OSError):
             return [int(number) for number in (self._places[0] / "cgroup.procs").read_text().split()]
         return []
 
     def kill(self) -> None:
-        """``kill -9`` all of them, and those that they have started meanwhile."""
+        """``kill -9`` all processes of the group, also those started meanwhile."""
         for _ in range(200):
-            left = self.processes()
-            if not left:
+            remaining = self.processes()
+            if not remaining:
                 return
-            for number in left:
+            for number in remaining:
                 with suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
             time.sleep(0.05)
 
     def remove(self) -> None:
-        """Kill what is left, and remove the group."""
+        """Kill the group's processes, and remove the group."""
         self.kill()
         for place in self._places:
             with suppress(OSError):
@@ -119,6 +119,6 @@ class ControlGroup:
 
 
 def names() -> list[str]:
-    """The groups that there are."""
+    """The names of all existing groups."""
     tree = ROOT if _second() else ROOT / "cpu"
     return [place.name for place in tree.iterdir() if place.is_dir()] if tree.exists() else []

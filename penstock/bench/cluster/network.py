@@ -1,4 +1,4 @@
-"""A network of namespaces on one machine: a bridge, and for each node a namespace with an address and a cable of its own."""
+"""A network on one machine: a bridge, and per node a namespace with its own address and virtual cable (veth) to it."""
 
 import os
 import re
@@ -12,12 +12,12 @@ from penstock.bench.cluster import cgroups
 from penstock.errors import ClusterError
 
 OURS = re.compile(r"ps(\d+)[-bv]")
-"""Names of what a process has made, with its number."""
+"""Names of namespaces, bridges, cables and groups that we make, with the id of the process that made them."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """What a cable is like: seconds of delay each way, and megabits per second."""
+    """Properties of a cable: delay in each direction in seconds, and megabits per second."""
 
     delay: float = 0.0
     megabits: float | None = None
@@ -25,7 +25,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Counters:
-    """What has passed a node's cable, as the node sees it."""
+    """The traffic of a node's cable, from the node's point of view."""
 
     received_bytes: int
     received_packets: int
@@ -34,7 +34,7 @@ class Counters:
 
 
 def available() -> bool:
-    """Whether namespaces can be made here."""
+    """Whether network namespaces can be made on this machine, which is tried."""
     if os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("nsenter")):
         return False
     name = f"ps{os.getpid()}-try"
@@ -45,11 +45,11 @@ def available() -> bool:
 
 
 class Network:
-    """A context in which the network is there. It leads nowhere else, so that what asks for names is refused at once.
+    """A context in which the network exists. It has no route to the outside, so that look-ups of names fail at once.
 
     Raises
     ------
-    ClusterError: it cannot be made.
+    ClusterError: the network cannot be made.
     """
 
     def __init__(self, link: Link | None = None) -> None:
@@ -81,7 +81,7 @@ class Network:
         return f"{self._prefix}-{node}"
 
     def add(self, node: str) -> str:
-        """Make a node's namespace and cable; returns its address."""
+        """Make a node's namespace and cable, and return its address."""
         number = len(self._cables) + 1
         namespace, cable = self.namespace(node), f"{self._prefix}v{number}"
         address = f"{self._subnet}.{10 + number}"
@@ -97,20 +97,20 @@ class Network:
         return address
 
     def remove(self, node: str) -> None:
-        """Remove a node's namespace, and with it its cable."""
+        """Remove a node's namespace and cable."""
         with suppress(ClusterError):
             _ip("link", "del", self._cables.pop(node))
         with suppress(ClusterError):
             _ip("netns", "del", self.namespace(node))
 
     def counters(self, node: str) -> Counters:
-        """What has passed a node's cable; its end here sends what the node receives."""
-        seen = Path(f"/sys/class/net/{self._cables[node]}/statistics")
+        """Read a node's traffic, at the other end of its cable, which sends what the node receives."""
+        statistics = Path(f"/sys/class/net/{self._cables[node]}/statistics")
         names = ("tx_bytes", "tx_packets", "rx_bytes", "rx_packets")
-        return Counters(*(int((seen / name).read_text()) for name in names))
+        return Counters(*(int((statistics / name).read_text()) for name in names))
 
     def _shape(self, namespace: str, cable: str, link: Link) -> None:
-        """Delay and bandwidth in both directions, as far as the kernel can."""
+        """Set delay and bandwidth in both directions, or add a note if the kernel cannot."""
         rate = [] if link.megabits is None else ["rate", f"{link.megabits}mbit"]
         for inside, device in (("", cable), (namespace, "eth0")):
             tc = ["tc", *(["-n", inside] if inside else []), "qdisc", "add", "dev", device, "root"]
@@ -123,7 +123,7 @@ class Network:
 
 
 def sweep() -> None:
-    """Remove what a process that was killed has left: namespaces, bridges, control groups, and what runs in them."""
+    """Remove leftovers of processes that were killed: namespaces, bridges, and control groups with their processes."""
     for name in cgroups.names():
         if _abandoned(name):
             cgroups.ControlGroup(name).remove()
@@ -137,16 +137,17 @@ def sweep() -> None:
 
 
 def _abandoned(name: str) -> bool:
-    found = OURS.match(name)
-    return found is not None and not Path(f"/proc/{found[1]}").exists()
+    """Whether a name is one of ours, and the process that made it has ended."""
+    match = OURS.match(name)
+    return match is not None and not Path(f"/proc/{match[1]}").exists()
 
 
 def _free_subnet() -> str:
-    taken = _ip("-4", "-o", "addr", "show")
+    addresses = _ip("-4", "-o", "addr", "show")
     for number in range(1, 255):
-        if f" 10.213.{number}." not in taken:
+        if f" 10.213.{number}." not in addresses:
             return f"10.213.{number}"
-    raise ClusterError("No network of 10.213.0.0/16 is free; end what else uses them.")
+    raise ClusterError("No network of 10.213.0.0/16 is free; end other clusters on this machine.")
 
 
 def _ip(*arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""A node: an address, and processes that can be killed together."""
+"""A node of a cluster: an address, and processes that can be killed together."""
 
 import os
 import shlex
@@ -23,9 +23,9 @@ class Node:
 
     Parameters
     ----------
-    name, address: its own. directory: its scratch disk.
-    network, group: where it is isolated; otherwise it is no more than its processes.
-    disk: a directory in whose place what is started on it sees an empty disk of its own.
+    name, address: name and address. directory: directory for scratch files.
+    network, group: its network and control group if it is isolated; otherwise it consists of its processes only.
+    disk: a directory in whose place each process started on the node sees an empty disk of its own.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Node:
         directory.mkdir(parents=True, exist_ok=True)
 
     def spawn(self, command: Sequence[Any], log: Path, environment: Mapping[str, str] | None = None) -> Process:
-        """Start a process on it; what it says is appended to a file. It dies with the one that has started it."""
+        """Start a process on the node; its output is appended to ``log``. It is killed when this process ends."""
         parts = list(command)
         scratch = self.directory if self._disk is None else self._disk
         if self._disk is not None:
@@ -64,17 +64,17 @@ class Node:
         return process
 
     def limit_processor(self, cores: float | None) -> None:
-        """Give it so many cores' worth of processor from now on, where it is isolated; None for no limit."""
+        """Limit the node's processor time to that of ``cores`` cores, if it is isolated; None for no limit."""
         if self._group is not None:
             self._group.limit_processor(cores)
 
     @property
     def alive(self) -> bool:
-        """Whether any of its processes is."""
+        """Whether any process of the node is alive."""
         return any(process.poll() is None for process in self._processes)
 
     def kill(self) -> None:
-        """``kill -9`` all that runs on it."""
+        """``kill -9`` all processes of the node."""
         if self._group is not None:
             self._group.kill()
         for process in self._processes:
@@ -82,30 +82,30 @@ class Node:
         self._processes.clear()
 
     def close(self) -> None:
-        """Kill all that runs on it, and give back what the kernel has made for it."""
+        """Kill all processes of the node, and remove its control group."""
         self.kill()
         if self._group is not None:
             self._group.remove()
 
     def usage(self) -> Usage:
-        """What it has used until now."""
+        """The node's use of resources until now."""
         processes = self._running()
         written = self._grown("written", {number: _written(number) for number in processes})
         if self._group is not None:
             processor, memory = self._group.processor_seconds(), float(self._group.memory_bytes())
         else:
-            held = {number: _held(number) for number in processes}
-            processor = self._grown("processor", {number: seconds for number, (seconds, _) in held.items()})
-            memory = sum(held_now for _, held_now in held.values())
+            by_process = {number: _held(number) for number in processes}
+            processor = self._grown("processor", {number: seconds for number, (seconds, _) in by_process.items()})
+            memory = sum(resident for _, resident in by_process.values())
         if self._network is None:
             return Usage(now(), processor, memory, written)
-        seen = self._network.counters(self.name)
+        link = self._network.counters(self.name)
         return Usage(
-            now(), processor, memory, written, seen.received_bytes, seen.received_packets, seen.sent_bytes, seen.sent_packets
+            now(), processor, memory, written, link.received_bytes, link.received_packets, link.sent_bytes, link.sent_packets
         )
 
     def _grown(self, what: str, counters: Mapping[int, float]) -> float:
-        """The sum of processes' counters over time: what those have counted that have ended since stays in it."""
+        """The sum of a counter over all processes, including the last known values of those that have ended."""
         before = self._counters.get(what, {})
         grown = sum(max(0.0, value - before.get(number, 0.0)) for number, value in counters.items())
         self._counters[what] = dict(counters)
@@ -113,14 +113,15 @@ class Node:
         return self._sums[what]
 
     def _running(self) -> list[int]:
+        """Ids of all processes of the node."""
         if self._group is not None:
             return self._group.processes()
         started = [process.pid for process in self._processes if process.poll() is None]
-        return [number for one in started for number in (one, *descendants(one))]
+        return [number for parent in started for number in (parent, *descendants(parent))]
 
 
 def _held(process: int) -> tuple[float, float]:
-    """Seconds of the processor, and bytes of memory; nothing where it has ended."""
+    """Processor seconds and bytes of memory of a process; zeros if it has ended."""
     with suppress(OSError, IndexError, ValueError):
         words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / TICKS, float(int(words[21]) * PAGE)

@@ -18,31 +18,31 @@ from penstock.engine.session.java import java_home
 from penstock.errors import ClusterError
 
 BESIDES = ("master", "driver", "broker", "client")
-"""Nodes besides the workers'."""
+"""Nodes besides those of the workers."""
 MEGABYTE = 1 << 20
 EXECUTOR_SHARE = 0.5
-"""Of a node's memory that the executor's JVM may take: the rest is for Python, the worker and what a JVM has besides."""
+"""Fraction of a node's memory for the executor's heap; the rest is for Python, the worker and the JVM's other memory."""
 
 
 class Cluster:
     """A context in which the cluster runs.
 
     As root, where the kernel allows it, each node has a network namespace, with its own address, routes and counters, and a
-    control group with its share of the processor and the memory. Elsewhere nodes are processes on this machine's own
-    address, which `notes` says.
+    control group with its share of the processor and the memory. Otherwise nodes are processes on this machine's own
+    address, and `notes` says so.
 
     Parameters
     ----------
-    nodes: workers, each a node. cores: that each offers to Spark.
-    cpu: cores' worth of processor that each may use; None for no limit. memory: megabytes that each may hold.
-    directory: for logs and the nodes' scratch disks; a temporary one unless given.
-    isolated: whether to insist on isolation (True), to do without (False), or to have it where it can be had (None).
-    link: what the nodes' cables are like.
-    private: whether each node sees, in the place of one directory (`disk`), an empty disk of its own; needs isolation.
+    nodes: number of workers, each on a node. cores: cores that each offers to Spark.
+    cpu: processor time that each may use, in cores; None for no limit. memory: limit of each, in megabytes.
+    directory: for logs and the nodes' scratch files; by default, a temporary one.
+    isolated: True requires isolation, False does without, None uses it if it is available.
+    link: delay and bandwidth of the nodes' network links.
+    private: whether each node sees an empty disk of its own in place of the directory `disk`; needs isolation.
 
     Raises
     ------
-    ClusterError: a process does not come up (names its log), or isolation was asked for and cannot be had.
+    ClusterError: a process does not start (the error names its log), or isolation is required but not available.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Cluster:
         if nodes < 1 or cores < 1 or memory < 512 or (cpu is not None and not 0 < cpu <= 64):
             raise ClusterError(
                 f"A cluster of {nodes} nodes with {cores} cores, cpu={cpu} and {memory} MB: give one node and core at least, "
-                "512 MB, and a cpu above zero."
+                "512 MB or more, and a cpu above 0, up to 64."
             )
         able = isolated is not False and network.available() and cgroups.available()
         if isolated and not able:
@@ -91,32 +91,32 @@ class Cluster:
 
     @property
     def disk(self) -> Path:
-        """The directory in whose place each node sees a disk of its own, where nodes have such."""
+        """The directory in whose place each node sees its own disk, if nodes have private disks."""
         return self._directory / "disk"
 
     @property
     def driver(self) -> Node:
-        """Where a driver runs."""
+        """The node for a driver."""
         return self._besides["driver"]
 
     @property
     def broker(self) -> Node:
-        """Where a broker runs."""
+        """The node for a broker."""
         return self._besides["broker"]
 
     @property
     def client(self) -> Node:
-        """Where the load comes from."""
+        """The node for a client, which sends the load."""
         return self._besides["client"]
 
     @property
     def everything(self) -> Sequence[Node]:
-        """All nodes, the workers' first."""
+        """All nodes, those of workers first."""
         return [*self.nodes, *self._besides.values()]
 
     @property
     def conf(self) -> dict[str, str]:
-        """Settings that a driver needs."""
+        """Spark settings of a driver."""
         address = self.driver.address
         return {"spark.driver.host": address, "spark.driver.bindAddress": address, **executor_conf(self._memory)}
 
@@ -130,7 +130,7 @@ class Cluster:
                 self._besides[name] = self._node(name)
             self._port = 7077 if self.isolated else free_port()
             self._start_master()
-            started = [self._start(self._new_worker()) for _ in range(self._wanted)]  # beside each other
+            started = [self._start(self._new_worker()) for _ in range(self._wanted)]  # all at once
             for node, wait in zip(self.nodes, started, strict=True):
                 wait()
                 self._limit(node)
@@ -145,13 +145,13 @@ class Cluster:
         self._stack.close()
 
     def add_node(self) -> Node:
-        """Add a node with a worker, and wait until the master knows it."""
+        """Add a node with a worker, and wait until the worker has registered with the master."""
         node = self._new_worker()
         self.start(node)
         return node
 
     def start(self, node: Node) -> None:
-        """Start the worker of a node, again where it was killed, and wait until the master knows it."""
+        """Start the worker of a node, for example after a kill, and wait until it has registered with the master."""
         node.limit_processor(None)
         self._start(node)()
         self._limit(node)
@@ -162,20 +162,20 @@ class Cluster:
         return node
 
     def _limit(self, node: Node) -> None:
-        """Only once it is up: a JVM that starts on half a core takes half a minute."""
+        """Limit a node's processor, to be called once its worker is up: a JVM takes half a minute to start on half a core."""
         if self._cpu is not None:
             node.limit_processor(self._cpu)
 
     def _start(self, node: Node) -> Callable[[], None]:
-        """Start a node's worker; returns what waits until the master knows it."""
+        """Start a node's worker; return a function that waits until the worker has registered with the master."""
         log = self._log(node.name)
-        known = log.read_text(errors="replace").count(REGISTERED) if log.exists() else 0
+        registrations = log.read_text(errors="replace").count(REGISTERED) if log.exists() else 0
         offered = ["--cores", str(self._cores), "--memory", f"{round(self._memory * EXECUTOR_SHARE)}m", "--host", node.address]
         files = ["--webui-port", "0", "--work-dir", str(node.directory / "work")]
         process = self._spawn(node, "org.apache.spark.deploy.worker.Worker", *offered, *files, self.master)
 
         def registered() -> bool:
-            return log.read_text(errors="replace").count(REGISTERED) > known
+            return log.read_text(errors="replace").count(REGISTERED) > registrations
 
         return lambda: await_ready(f"cluster's {node.name}", process, log, registered)
 
@@ -213,7 +213,7 @@ class Cluster:
 
 
 def executor_conf(memory: int) -> dict[str, str]:
-    """Settings of an executor on a node with so many megabytes."""
+    """Spark settings of an executor on a node with ``memory`` megabytes."""
     return {"spark.executor.memory": f"{round(memory * EXECUTOR_SHARE)}m"}
 
 

@@ -1,4 +1,4 @@
-"""What nodes use: processor, memory, disk and network, looked at once a second."""
+"""The use of processor, memory, disk and network by nodes, sampled once a second."""
 
 import threading
 import time
@@ -15,9 +15,9 @@ EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class Usage:
-    """A node's counters at a moment: seconds and bytes since it began, but for the memory, which is held now.
+    """A node's counters at a time ``at``: totals since its start, except for the memory, which is the present one.
 
-    The network's are zero where nodes have no cables of their own.
+    The network's counters are zero if nodes have no network links of their own.
     """
 
     at: float
@@ -32,11 +32,11 @@ class Usage:
 
 @dataclass(frozen=True)
 class Load:
-    """What a node has used on average over a span of time.
+    """A node's average use over a span of time.
 
     Parameters
     ----------
-    processor: cores. memory, peak: bytes held, on average and at most. The others: per second.
+    processor: in cores. memory, peak: mean and largest number of bytes held. The others: per second.
     """
 
     processor: float
@@ -50,7 +50,7 @@ class Load:
 
 
 class Sampler:
-    """A context in which nodes are looked at once a second, in a thread."""
+    """A context in which a thread samples the usage of nodes once a second."""
 
     def __init__(self, nodes: Sequence["Node"]) -> None:
         self._nodes = nodes
@@ -80,13 +80,13 @@ class Sampler:
             self._failure = failure
 
     def loads(self, since: float, until: float) -> Mapping[str, Load]:
-        """By node, over a span of the clock (`time.time`)."""
-        found = {}
-        for name, seen in self.seen.items():
-            within = [usage for usage in seen if since <= usage.at <= until]
+        """Average loads by node, between two times of `time.time`; a node with fewer than two samples is left out."""
+        loads = {}
+        for name, samples in self.seen.items():
+            within = [usage for usage in samples if since <= usage.at <= until]
             if len(within) > 1:
-                found[name] = _load(within)
-        return found
+                loads[name] = _load(within)
+        return loads
 
 
 def _load(within: list[Usage]) -> Load:
@@ -97,11 +97,11 @@ def _load(within: list[Usage]) -> Load:
         for field in fields(Usage)
         if field.name not in ("at", "memory_bytes", "processor_seconds")
     }
-    held = [usage.memory_bytes for usage in within]
+    memory = [usage.memory_bytes for usage in within]
     processor = (last.processor_seconds - first.processor_seconds) / span
-    return Load(processor=processor, memory=sum(held) / len(held), peak=max(held), **rates)
+    return Load(processor=processor, memory=sum(memory) / len(memory), peak=max(memory), **rates)
 
 
 def now() -> float:
-    """The clock of usages."""
+    """The time of a usage, in seconds since 1970."""
     return time.time()

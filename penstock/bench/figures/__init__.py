@@ -1,1 +1,1 @@
-"""Figures of the papers, drawn again from our own models, and the plots of the command line."""
+"""Figures of the papers, reproduced with our models, and the plots of the command line."""

@@ -1,4 +1,4 @@
-"""All allocation algorithms over families of graphs, and what the allocation paper states beside what we get."""
+"""All allocation algorithms over families of graphs, and statements of the allocation paper beside our results."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -34,12 +34,12 @@ SHOWN = {
 
 
 def allocation() -> FigureData:
-    """Cost over the lower bound, transfers free."""
+    """Ratios of cost to lower bound, with free transfers, and the paper's statements on shares."""
     return _compared("allocation", 0.0, "transfers free", _statements())
 
 
 def allocation_transfers() -> FigureData:
-    """Cost over the lower bound, transfers on average twice as dear as a task's own work."""
+    """Ratios of cost to lower bound, with mean transfer costs of twice the mean weight, and the paper's trap graphs."""
     return _compared("allocation-transfers", 2.0, "mean transfer cost twice the mean weight", _traps())
 
 
@@ -54,8 +54,8 @@ def _compared(name: str, transfer: float, setting: str, stated: Sequence[Compari
                 for method in METHODS:
                     if method in ("exact", "search") or (method.startswith("greedy") and size > 30):
                         continue
-                    found = allocate(graph, resources, method)
-                    costs[method], bound = found.cost, max(bound, found.lower_bound)
+                    result = allocate(graph, resources, method)
+                    costs[method], bound = result.cost, max(bound, result.lower_bound)
                 for method, cost in costs.items():
                     ratios.setdefault((method, size), []).append(cost / bound)
     curves = [

@@ -1,4 +1,4 @@
-"""A figure of a paper, as we get it: curves, and the values that the paper states beside ours."""
+"""A reproduced figure of a paper: its curves, and the paper's stated values beside ours."""
 
 import json
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ class Comparison:
     Parameters
     ----------
     what: the quantity.
-    stated: as printed in the paper, or "".
-    ours: computed here.
-    why: where the difference comes from, if there is one.
+    stated: the value as printed in the paper, or "".
+    ours: the value computed here.
+    why: the reason for the difference, if there is one.
     """
 
     what: str
@@ -29,7 +29,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class FigureData:
-    """One figure: its plot and its stated values."""
+    """One reproduced figure: its plot and its comparisons with the paper."""
 
     name: str
     plot: Plot

@@ -1,4 +1,4 @@
-"""Plots of settings and their predicted cost or waiting, as PNG or SVG."""
+"""Plots of predicted cost or waiting over a parameter, as PNG or SVG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from penstock.errors import ConfigurationError, SinkError
 
-STYLE: Any = {"svg.hashsalt": "penstock", "text.parse_math": False}  # equal data, equal file; a $ is a $
+STYLE: Any = {"svg.hashsalt": "penstock", "text.parse_math": False}  # equal data makes equal files; a $ is not markup
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#333333", "#e69f00")
-"""Colours that the colour-blind tell apart (Okabe and Ito)."""
+"""Colours that colour-blind readers tell apart (Okabe and Ito)."""
 MARKERS = "osD^vPX*"
 FAINT = "#52606d"
 
@@ -25,9 +25,9 @@ class Curve:
 
     Parameters
     ----------
-    label: for the legend; none if empty.
+    label: label in the legend; an empty one is left out.
     x, y: equally many numbers.
-    style: a matplotlib line style, as ``"-"`` or ``"--"``; ``"o"`` for points that are not joined, as those of whole numbers.
+    style: a matplotlib line style, such as ``"-"`` or ``"--"``; ``"o"`` for points without a line, such as at integers.
     """
 
     label: str
@@ -38,13 +38,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point with a label beside it: an optimum of ours, or what a paper states.
+    """A labelled point: an optimum that we computed, or one that a paper states.
 
     Parameters
     ----------
-    y: None where only the place on the horizontal axis is known. stated: whether it is a paper's, drawn hollow, without a
-        label.
-    curve: which curve's colour it has.
+    y: None if only x is known. stated: whether it is a paper's; such a point is drawn hollow, without a label.
+    curve: index of the curve whose colour it has.
     """
 
     label: str
@@ -56,12 +55,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plot:
-    """What is drawn.
+    """The contents of a plot.
 
     Parameters
     ----------
-    title: what is to be seen. note: under what conditions, and what the symbols mean.
-    log_x, log_y: which axes are logarithmic. highest: cuts the vertical axis.
+    title: the statement that the plot shows. note: the conditions, and the meaning of symbols.
+    log_x, log_y: whether an axis is logarithmic. highest: upper limit of the vertical axis.
     """
 
     title: str
@@ -81,7 +80,7 @@ def draw(path: Path, plot: Plot) -> None:
 
     Raises
     ------
-    ConfigurationError: another ending.
+    ConfigurationError: the path has another ending.
     SinkError: the file cannot be written.
     """
     require_drawable(path)
@@ -119,7 +118,7 @@ def _scale(axes: Axes, plot: Plot) -> None:
             axis = getattr(axes, f"{name}axis")
             getattr(axes, f"set_{name}scale")("log")
             low, high = axis.get_view_interval()
-            if high / low < 100:  # powers of ten alone would be one or two numbers
+            if high / low < 100:  # powers of ten alone would give only one or two labels
                 axis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
             axis.set_minor_formatter(NullFormatter())
@@ -133,8 +132,8 @@ def _mark(axes: Axes, marks: Sequence[Mark]) -> None:
         colour = COLOURS[mark.curve % len(COLOURS)]
         if mark.y is None:
             axes.axvline(mark.x, color=colour, linestyle=":", linewidth=1)
-            at: Any = {"xy": (mark.x, 0.98), "xycoords": axes.get_xaxis_transform(), "va": "top"}
-            axes.annotate(mark.label, **at, textcoords="offset points", xytext=(4, 0), fontsize=8, color=colour)
+            position: Any = {"xy": (mark.x, 0.98), "xycoords": axes.get_xaxis_transform(), "va": "top"}
+            axes.annotate(mark.label, **position, textcoords="offset points", xytext=(4, 0), fontsize=8, color=colour)
             continue
         axes.plot(
             [mark.x],
@@ -146,8 +145,8 @@ def _mark(axes: Axes, marks: Sequence[Mark]) -> None:
             markerfacecolor="none" if mark.stated else colour,
             markeredgewidth=1.4,
         )
-        if not mark.stated:  # below a minimum there is room
-            side = "center" if len(ours) == 1 else ("right", "left")[ours.index(mark) % 2]  # neighbours do not collide
+        if not mark.stated:  # the label goes below the point, where a minimum leaves room
+            side = "center" if len(ours) == 1 else ("right", "left")[ours.index(mark) % 2]  # keeps neighbouring labels apart
             below: Any = {"textcoords": "offset points", "xytext": (0, -15), "ha": side}
             axes.annotate(mark.label, (mark.x, mark.y), fontsize=8, color=colour, **below)
     if any(mark.stated and mark.y is not None for mark in marks):
@@ -155,6 +154,6 @@ def _mark(axes: Axes, marks: Sequence[Mark]) -> None:
 
 
 def require_drawable(path: Path) -> None:
-    """Raise ``ConfigurationError`` unless the name ends in .png or .svg."""
+    """Raise ``ConfigurationError`` unless the path ends in .png or .svg."""
     if path.suffix not in (".png", ".svg"):
         raise ConfigurationError(f"{path}: choose a name that ends in .png or .svg.")

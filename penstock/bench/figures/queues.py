@@ -24,7 +24,7 @@ COSTS = "a job present costs 1 per second, a transfer c2"
 
 
 def figure_2() -> FigureData:
-    """Cost over the timer, exact and with the internal queue cut off at 25 jobs."""
+    """Cost over the timer rate, exact and with the internal queue truncated at 25 jobs."""
 
     def cost(timer: float, method: str = "auto") -> float:
         server = StreamServer(ARRIVALS, SERVICES, 25, timer)
@@ -57,7 +57,7 @@ def figure_2() -> FigureData:
 
 
 def figure_3() -> FigureData:
-    """Cost over the timer for larger batches and three transfer costs."""
+    """Cost over the timer rate, for batches of up to 100 jobs and three transfer costs."""
     curves, comparisons, marks = [], [], list[Mark]()
     for number, (transfer, printed, about) in enumerate(((0.05, "14.6", "600"), (0.10, "20", "400"), (0.15, "23", "300"))):
         costs = [solve(StreamServer(ARRIVALS, SERVICES, 100, timer)).cost(1, transfer) for timer in TIMERS]
@@ -85,6 +85,7 @@ def figure_3() -> FigureData:
 
 
 def _over_sizes(server: StreamServer, transfer_cost: float) -> tuple[Curve, "tuple[float, float, float]"]:
+    """The curve of least cost over the batch size, and the best batch size, its timer rate and cost."""
     best = optimize(server, 1, transfer_cost)
     least = server.min_batch_size or 1
     sizes = tuple(size for size in SIZES if size >= least)
@@ -94,7 +95,7 @@ def _over_sizes(server: StreamServer, transfer_cost: float) -> tuple[Curve, "tup
 
 
 def figure_4() -> FigureData:
-    """Cost with the best timer over the batch size, three transfer costs."""
+    """Cost with the best timer over the batch size, for three transfer costs."""
     curves, comparisons, marks = [], [], list[Mark]()
     for number, (transfer, printed, stated) in enumerate(
         ((0.05, "(6, 10), 13.3", (6, 13.3)), (0.10, "(8, 10), 17.4", (8, 17.4)), (0.15, "(12, 10), 21", (12, 21)))
@@ -126,15 +127,15 @@ def figure_4() -> FigureData:
 
 
 def figure_5() -> FigureData:
-    """Transfers that take time: exact and truncated solutions over the arrival rate."""
+    """Cost by exact and truncated solutions over the arrival rate, for transfers that take time."""
     server = StreamServer(600, SERVICES, 15, 1000, 600)
     rates = tuple(np.linspace(600, 870, 28))
 
     def cost(rate: float, truncation: int | None) -> float:
-        at = replace(server, arrival_rate=float(rate))
+        changed = replace(server, arrival_rate=float(rate))
         if truncation is None:
-            return solve(at).cost(1, 0.1)
-        means = moments(at, solve_iterative(at, 1e-9, truncation))
+            return solve(changed).cost(1, 0.1)
+        means = moments(changed, solve_iterative(changed, 1e-9, truncation))
         return means.mean_jobs + 0.1 * means.transfers_per_second
 
     limit = server.max_arrival_rate
@@ -161,7 +162,7 @@ def figure_5() -> FigureData:
 
 
 def figure_6() -> FigureData:
-    """Transfers that take time: cost over the timer for three transfer rates."""
+    """Cost over the timer rate for three transfer rates, for transfers that take time."""
     curves, comparisons, marks = [], [], list[Mark]()
     for number, gamma in enumerate((900, 600, 300)):
         server = StreamServer(ARRIVALS, SERVICES, 25, 0, gamma)
@@ -189,7 +190,7 @@ def figure_6() -> FigureData:
 
 
 def figure_7() -> FigureData:
-    """Transfers that take time: cost with the best timer over the batch size."""
+    """Cost with the best timer over the batch size, for transfers that take time."""
     curves, comparisons, marks = [], [], list[Mark]()
     stated = {900: ("4", "(12, 250)"), 600: ("5", "(17, 650)"), 300: ("9", "(inf, inf)")}
     for number, (gamma, (least, printed)) in enumerate(stated.items()):
@@ -229,13 +230,13 @@ def _matrix_analytic_jobs(server: StreamServer) -> float:
 
 
 def matrix_analytic() -> FigureData:
-    """Section 4's note: the time of the matrix-analytic solution beside the iteration and ``auto``."""
+    """Section 4's note: solution times of the matrix-analytic method, the iteration and ``auto``."""
     sizes = (2, 5, 10, 25, 50, 100)
     times: dict[str, list[float]] = {"matrix-analytic": [], "iteration (section 4)": [], "auto": []}
     comparisons = []
     for size in sizes:
         server = StreamServer(ARRIVALS, SERVICES, size, 600)
-        solve(server)  # compile
+        solve(server)  # compiles, so that the timings below do not
         tasks: dict[str, Callable[[], float]] = {
             "matrix-analytic": partial(_matrix_analytic_jobs, server),
             "iteration (section 4)": partial(_jobs, server, "iterative"),

@@ -1,4 +1,4 @@
-"""What is still to be measured: cells of the grid, then trials of searches, then faults, those of a cluster size together."""
+"""The order of measurements: by cluster size, first cells of the grid, then trials of searches, then faults."""
 
 import json
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ USAGE = (
 
 
 class Agenda:
-    """Cells and searches over a directory of results, each cell a file; what has been measured is not measured again.
+    """Cells and searches, and a directory with a file per result; a cell with a result is not measured again.
 
-    A cell that failed before is measured again, once each time; a trial that did is over, for its rate was too high.
+    A cell that failed in an earlier campaign is measured once more; a failed trial is not, because its rate was too high.
 
     Parameters
     ----------
-    directory: of cells/, which exists.
+    directory: the directory of cells/, which must exist.
     """
 
     def __init__(self, cells: Sequence[Cell], searches: Sequence[Search], directory: Path) -> None:
@@ -46,38 +46,38 @@ class Agenda:
         self._sizes = sorted({cell.nodes for cell in cells} | {search.nodes for search in searches})
 
     def next(self) -> Cell | None:
-        """The next cell; None where all is measured."""
-        found = read_cells(self._directory.parent)
-        over = {cell["name"] for cell in found if "error" not in cell} | set(self.failed)
+        """The next cell to measure; None if all have been."""
+        results = read_cells(self._directory.parent)
+        finished = {cell["name"] for cell in results if "error" not in cell} | set(self.failed)
         for nodes in self._sizes:
             for kind in ("grid", "trial", "faults"):
                 if kind == "trial":
-                    trials = (search.next(found) for search in self._searches if search.nodes == nodes)
+                    trials = (search.next(results) for search in self._searches if search.nodes == nodes)
                     if trial := next((trial for trial in trials if trial is not None), None):
                         return trial
                     continue
                 for cell in self._cells:
-                    if (cell.nodes, cell.kind) == (nodes, kind) and cell.name not in over:
+                    if (cell.nodes, cell.kind) == (nodes, kind) and cell.name not in finished:
                         return cell
         return None
 
     @property
     def left(self) -> int:
-        """How many cells are to come, at most."""
-        found = read_cells(self._directory.parent)
-        over = {cell["name"] for cell in found if "error" not in cell} | set(self.failed)
-        tried = len([cell for cell in found if cell["kind"] == "grid" and cell["trial"]])
-        return sum(cell.name not in over for cell in self._cells) + sum(s.trials for s in self._searches) - tried
+        """The largest number of cells still to be measured."""
+        results = read_cells(self._directory.parent)
+        finished = {cell["name"] for cell in results if "error" not in cell} | set(self.failed)
+        trials = len([cell for cell in results if cell["kind"] == "grid" and cell["trial"]])
+        return sum(cell.name not in finished for cell in self._cells) + sum(s.trials for s in self._searches) - trials
 
     def record(self, cell: Cell, result: dict[str, Any]) -> None:
-        """Write a cell's result; a cell of the grid is one of resources, too."""
+        """Write a cell's result; a cell of the grid also gives a result of the kind resources."""
         if cell.kind == "grid":
             name = cell.name.replace(cell.kind, "resources", 1)
             self._write(name, {field: result[field] for field in USAGE} | {"kind": "resources"})
         self._write(cell.name, result)
 
     def fail(self, cell: Cell, error: str) -> None:
-        """Write that a cell could not be measured."""
+        """Write the error of a cell that could not be measured."""
         self._write(cell.name, {**msgspec.to_builtins(cell), "error": error})
         self.failed.append(cell.name)
 
@@ -89,5 +89,5 @@ class Agenda:
 
 
 def read_cells(directory: Path) -> list[dict[str, Any]]:
-    """The cells that have been measured, or have failed."""
+    """Read the results of all cells that were measured or failed."""
     return [json.loads(path.read_text()) for path in sorted((directory / "cells").glob("*.json"))]

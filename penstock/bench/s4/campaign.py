@@ -1,4 +1,4 @@
-"""A grid of cells and searches, measured one after another; what has been measured is not measured again."""
+"""A campaign: measures cells and searches one after another, except those that have results already."""
 
 import json
 import shutil
@@ -30,18 +30,18 @@ def campaign(
     command: str,
     say: Callable[[str], None],
 ) -> int:
-    """Measure what is missing, and write the report; returns how many cells failed.
+    """Measure cells without results, and write the report; return the number of cells that failed.
 
     Parameters
     ----------
-    directory: of cells/, the report and the parts' logs.
-    cpu, memory, isolated: of each node; see `Cluster`. master: a cluster that exists, instead.
-    say: is told of progress.
+    directory: for cells/, the report and the logs.
+    cpu, memory, isolated: limits of each node; see `Cluster`. master: URL of an existing cluster to use instead.
+    say: called with lines about the progress.
 
     Raises
     ------
-    ConfigurationError: this is no clone, or the directory has cells that were measured otherwise.
-    ClusterError: two testbeds in a row do not come up. SinkError: the directory cannot be written.
+    ConfigurationError: the examples are missing, or the directory has cells that were measured with other settings.
+    ClusterError: two testbeds in a row do not start. SinkError: the directory cannot be written.
     """
     require_example()
     try:
@@ -50,10 +50,10 @@ def campaign(
         raise SinkError(f"{directory} cannot be made ({error.strerror}); choose another --output.") from error
     _keep_setting(directory, {"cpu": cpu, "memory": memory, "isolated": isolated, "master": master})
     if master is not None:
-        most = max(cell.nodes for cell in cells)
-        kept = [cell for cell in cells if cell.kind == "grid" and cell.nodes == most]
-        say(f"{len(cells) - len(kept)} cells are left out: the nodes of a given cluster can be neither counted nor killed.")
-        cells, searches = kept, [search for search in searches if search.nodes == most]
+        most_nodes = max(cell.nodes for cell in cells)
+        usable = [cell for cell in cells if cell.kind == "grid" and cell.nodes == most_nodes]
+        say(f"{len(cells) - len(usable)} cells are left out: the nodes of a given cluster can be neither counted nor killed.")
+        cells, searches = usable, [search for search in searches if search.nodes == most_nodes]
     agenda = Agenda(cells, searches, directory)
     progress = Progress(agenda, say)
     came_up = True
@@ -76,37 +76,37 @@ def campaign(
                     agenda.record(cell, result)
                     progress.note(summary(result))
                     cell = agenda.next()
-        except ClusterError as error:  # it is recorded, and the next cells get a testbed of their own
+        except ClusterError as error:  # record the failure, and measure the next cells on a new testbed
             if not came_up:
-                raise  # twice in a row: the next would not come up either
+                raise  # twice in a row: another testbed would not start either
             came_up = False
             assert cell is not None
             agenda.fail(cell, str(error))
             progress.note(str(error))
             cell = agenda.next()
     shutil.rmtree(directory / "testbed", ignore_errors=True)
-    found = read_cells(directory)
-    write_parquet(directory, found)
-    Report(found, command).write(directory)
+    results = read_cells(directory)
+    write_parquet(directory, results)
+    Report(results, command).write(directory)
     return len(agenda.failed)
 
 
 class Progress:
-    """How many cells are over, and how long the others will take."""
+    """Reports the number of cells to come, and an estimate of the time that they will take."""
 
     def __init__(self, agenda: Agenda, say: Callable[[str], None]) -> None:
         self._agenda, self._say, self._over, self._began = agenda, say, 0, time.monotonic()
 
     def note(self, what: str) -> None:
-        """A cell is over."""
+        """Report the end of a cell, with a summary."""
         self._over += 1
-        left = self._agenda.left
-        minutes = left * (time.monotonic() - self._began) / self._over / 60
-        self._say(f"    {what}" + (f"; {left} cells left, about {minutes:.0f} minutes" if left else ""))
+        cells_left = self._agenda.left
+        minutes = cells_left * (time.monotonic() - self._began) / self._over / 60
+        self._say(f"    {what}" + (f"; {cells_left} cells left, about {minutes:.0f} minutes" if cells_left else ""))
 
 
 def _keep_setting(directory: Path, setting: dict[str, Any]) -> None:
-    """Note how cells are measured, and refuse to mix them with others."""
+    """Write the settings of the campaign, or raise if the directory has cells with other settings."""
     path = directory / "setting.json"
     if path.exists() and json.loads(path.read_text()) != setting:
         raise ConfigurationError(

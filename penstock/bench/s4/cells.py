@@ -1,4 +1,4 @@
-"""What is measured: cells, each a run of the paper's application at one setting, and the grids of them."""
+"""The cells of a campaign, each a run of the paper's application at one setting, and the grids of cells."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -13,18 +13,18 @@ Scale = Literal["quick", "standard", "full"]
 Kill = Literal["", "1 of 2", "1 of 3", "2 of 3", "1 of 2, back again", "driver"]
 
 SMALL, LARGE = 200_000, 2_000_000
-"""Words of the paper's "10 MB"; its "100 MB" has ten times as many."""
+"""Numbers of words in the paper's "10 MB" and "100 MB"."""
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One run.
+    """The setting of one run.
 
     Parameters
     ----------
-    nodes: workers. keys: of each receiver, by which events are multiplied.
-    rate: words injected per second; None for as fast as the broker takes them, which shows what the cluster can do.
-    words: injected and measured. repetition: from 1.
-    kill: which nodes are killed when half of the words are in. trial: whether it belongs to a search (`search`).
+    nodes: number of workers. keys: keys of each receiver, by which events are multiplied.
+    rate: words injected per second; None for as fast as the broker takes them, which shows the cluster's capacity.
+    words: number of words, injected and measured. repetition: from 1.
+    kill: what is killed when half of the words are acknowledged. trial: whether the cell belongs to a search.
     """
 
     kind: Kind
@@ -38,7 +38,7 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Names its file."""
+        """The cell's name, also of its file of results."""
         rate = "max" if self.rate is None else f"{self.rate:g}"
         kill = f"-kill-{self.kill.replace(', ', '-').replace(' ', '-')}" if self.kill else ""
         kind = f"{self.kind}-trial" if self.trial else self.kind
@@ -49,11 +49,11 @@ KILLS: tuple[tuple[int, Kill], ...] = ((2, "1 of 2"), (3, "1 of 3"), (3, "2 of 3
 
 
 def cells_of(scale: Scale) -> list[Cell]:
-    """The cells of a scale, those of a cluster size after one another.
+    """The cells of a scale, sorted by cluster size.
 
     Raises
     ------
-    ConfigurationError: there is no such scale.
+    ConfigurationError: the scale is unknown.
     """
     makers = {"quick": _quick, "standard": _standard, "full": _full}
     if scale not in makers:
@@ -62,7 +62,7 @@ def cells_of(scale: Scale) -> list[Cell]:
 
 
 def _quick() -> Iterator[Cell]:
-    """Each kind of cell once."""
+    """Each kind of cell once, with few words."""
     for nodes in (1, 2, 3):
         yield Cell("grid", nodes, 8, 500, 7_500)
         yield Cell("grid", nodes, 8, None, 30_000)
@@ -71,7 +71,7 @@ def _quick() -> Iterator[Cell]:
 
 
 def _standard() -> Iterator[Cell]:
-    """The paper's grid with a twentieth of its words, so that a cell lasts some seconds instead of minutes."""
+    """The paper's grid with a twentieth of its words, so that a cell takes seconds instead of minutes."""
     for nodes, keys in product((1, 2, 3), (1, 2, 4, 8)):
         for rate in (500, 1000):
             yield Cell("grid", nodes, keys, rate, 10_000)

@@ -1,9 +1,9 @@
-"""The driver: a session on a master that runs the application again and again, so that executors need not start anew.
+"""The driver: one Spark session that runs the application repeatedly, so that executors need not restart.
 
     python -m penstock.bench.s4.driver MASTER DIRECTORY [KEY=VALUE ...]
 
-Orders come as JSON lines through DIRECTORY/orders, a named pipe. SIGINT ends the run that goes on; what it has counted is
-then in its directory, as over.json.
+Orders come as JSON lines through DIRECTORY/orders, a named pipe. SIGINT ends the present run; its totals and counts are
+then in its directory, in over.json.
 """
 
 import json
@@ -18,11 +18,11 @@ ORDERS, OVER = "orders", "over.json"
 
 
 class Order(msgspec.Struct):
-    """Run the application with so many keys.
+    """An order to run the application with a number of keys.
 
     Parameters
     ----------
-    name: of the run. source: of RawWords. partitions: of its keyed hops.
+    name: name of the run. source: source of RawWords. partitions: number of partitions of keyed hops.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Order(msgspec.Struct):
 
 
 def main() -> None:
-    """Obey orders until the pipe is closed by an empty line."""
+    """Run the orders from the pipe until one is an empty line."""
     from penstock.bench.s4.workload import APP
     from penstock.connectors.kafka.place import JARS
     from penstock.engine.session.maven import jars_of
@@ -45,7 +45,7 @@ def main() -> None:
     with (place / "spark.log").open("ab") as log:
         spark = start_session("s4", master, log, conf, jars=jars)
         while True:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes when the run has ended is of no use
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignore an interrupt that comes after the end of a run
             with (place / ORDERS).open() as pipe:
                 line = pipe.readline()
             if not line.strip():

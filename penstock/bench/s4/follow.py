@@ -1,4 +1,4 @@
-"""What a run has committed: its ledger, read as it grows, and what that says of throughput, latency and recovery."""
+"""The committed micro-batches of a run, read as it goes on, and its throughput, latency and recovery from them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +15,14 @@ SOURCE = "RawWords"
 
 @dataclass
 class Follower:
-    """The committed micro-batches of a run that goes on."""
+    """Reads the records of committed micro-batches while the run goes on."""
 
     path: Path
     records: list[BatchRecord] = field(default_factory=list)
     _offset: int = 0
 
     def look(self) -> int:
-        """Read what is new; returns how many words have been processed in all."""
+        """Read new records, and return the number of words processed so far."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 file.seek(self._offset)
@@ -35,13 +35,13 @@ class Follower:
 
 
 def rows_of(record: BatchRecord) -> int:
-    """Words of a micro-batch."""
+    """Number of words in a micro-batch."""
     return record.sources[SOURCE].rows if SOURCE in record.sources else 0
 
 
 @dataclass(frozen=True)
 class Course:
-    """The micro-batches that hold the words measured: when they were committed (seconds), and words until then."""
+    """The micro-batches with measured words: commit times (seconds), cumulative numbers of words, and records."""
 
     times: np.ndarray[Any, np.dtype[np.float64]]
     words: np.ndarray[Any, np.dtype[np.float64]]
@@ -49,24 +49,24 @@ class Course:
 
     @classmethod
     def of(cls, records: list[BatchRecord], skipped: int) -> "Course":
-        """Without the words of the warm-up, which are the first."""
-        kept = [record for record in records if rows_of(record)]
-        words = np.cumsum([rows_of(record) for record in kept]) - skipped
+        """Make the course without the first ``skipped`` words, those of the warm-up."""
+        with_words = [record for record in records if rows_of(record)]
+        words = np.cumsum([rows_of(record) for record in with_words]) - skipped
         measured = words > 0
-        chosen = tuple(record for record, is_measured in zip(kept, measured, strict=True) if is_measured)
+        chosen = tuple(record for record, is_measured in zip(with_words, measured, strict=True) if is_measured)
         return cls(np.array([record.committed_us / 1e6 for record in chosen]), words[measured].astype(float), chosen)
 
     def by(self, time: float) -> float:
-        """Words processed until a moment."""
+        """Number of words processed until a time."""
         place = int(np.searchsorted(self.times, time, side="right"))
         return float(self.words[place - 1]) if place else 0.0
 
     def throughput(self, since: float, until: float) -> float:
-        """Words per second that were committed in a span; 0 where it is none."""
+        """Words committed per second between two times; 0 if they are not in order."""
         return (self.by(until) - self.by(since)) / (until - since) if until > since else 0.0
 
     def latency(self) -> dict[str, float]:
-        """Seconds from when a word was due until its micro-batch was committed."""
+        """Mean, quantiles and maximum of the seconds from a word's due time to its micro-batch's commit."""
         total = Histogram()
         for record in self.records:
             total.merge(record.latency_ms)
@@ -76,18 +76,18 @@ class Course:
         return {"mean": (total.mean or 0.0) / 1e3, **quantiles, "max": total.greatest / 1e3}
 
     def recovered(self, struck: float, began: float, rate: float, count: int) -> float:
-        """Seconds from a fault until no more words wait than did before it; until the end, where that never came.
+        """Seconds from a fault until no more words wait than before it, or until the end if that never happens.
 
         Parameters
         ----------
-        struck: when. began, rate, count: of the words' schedule.
+        struck: time of the fault. began, rate, count: start, words per second and number of words of the schedule.
         """
         waiting = np.minimum(count, rate * (self.times - began)) - self.words
         before = waiting[self.times <= struck]
         usual = float(before.max()) if len(before) else 0.0
         later = self.times > struck
         settled = later & (waiting <= max(usual, 1.0))
-        # The first commit after the fault holds words from before it: waiting is small until the pause shows.
+        # The first commit after the fault has words from before it, when the pause has not yet made words wait: skip it.
         settled[np.flatnonzero(later)[:1]] = False
         chosen = np.flatnonzero(settled)
         last = float(self.times[chosen[0]] if len(chosen) else self.times[-1]) if len(self.times) else struck

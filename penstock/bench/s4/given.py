@@ -1,4 +1,4 @@
-"""A cluster that exists already: its nodes are neither counted nor killed, nor is their use seen."""
+"""An existing cluster as a testbed: its nodes cannot be chosen in number, killed or observed."""
 
 import socket
 import tempfile
@@ -13,11 +13,11 @@ from penstock.bench.servers.process import HOST
 
 
 class GivenCluster:
-    """What a testbed needs of it.
+    """An existing cluster, with the members that a testbed needs.
 
     Parameters
     ----------
-    master: its URL. memory: megabytes of a node, of which executors ask for their share as on a cluster of our own.
+    master: its URL. memory: megabytes of a node; executors ask for the share that they have on a :class:`Cluster`.
     """
 
     isolated = False
@@ -44,18 +44,18 @@ class GivenCluster:
 
     @property
     def everything(self) -> Sequence[Node]:
-        """The nodes that are ours."""
+        """The nodes on this machine, for driver, broker and client."""
         return [self.driver, self.broker, self.client]
 
     @property
     def conf(self) -> dict[str, str]:
-        """Settings that a driver needs."""
+        """Spark settings of a driver."""
         address = self.driver.address
         return {"spark.driver.host": address, "spark.driver.bindAddress": address, **executor_conf(self._memory)}
 
 
 def _own_address(master: str) -> str:
-    """By which address the cluster sees this machine."""
+    """The address of this machine by which the cluster can reach it."""
     host = urlsplit(master).hostname
     if host is None:
         return HOST

@@ -1,4 +1,4 @@
-"""What the paper states in numbers: Tables I to VI, and the figures whose numbers its text gives."""
+"""The paper's numbers: Tables I to VI, and those of the figures that its text states."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ KEYS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Row:
-    """A node's use at a rate: percentages by number of keys (1, 2, 4, 8)."""
+    """A node's use of processor and memory at a rate (events/s), in percent, by number of keys (1, 2, 4, 8)."""
 
     table: str
     size: str
@@ -73,7 +73,7 @@ RESOURCES = [
 """Tables I to VI. The paper says that disks were used at 5% or less throughout."""
 
 AFTER_FAULT = {"1 of 2": 0.55, "1 of 3": 0.68, "2 of 3": 0.5}
-"""Section V-C: what was left of the events processed when nodes were killed half-way (Figure 11; the last "around")."""
+"""Section V-C: fraction of the events still processed after nodes were killed half-way (Figure 11; "around" for the last)."""
 
 FINDINGS = (
     ("A third node made things worse, or no better, for 1, 2 and 4 keys; it helped with 8 (V-A, Figure 3).", "nodes"),
@@ -81,4 +81,4 @@ FINDINGS = (
     ("One of three nodes got twice the work of the others (V-B).", "balance"),
     ("When nodes were killed, throughput fell to 55% (1 of 2), 68% (1 of 3) and about 50% (2 of 3), for good (V-C).", "faults"),
 )
-"""What the paper found, and which of our answers belongs to it."""
+"""The paper's findings, each with the name of the answer in our report."""

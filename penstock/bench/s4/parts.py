@@ -1,4 +1,4 @@
-"""What a report is made of: headings, paragraphs, tables and pictures, as Markdown and as HTML."""
+"""The parts of a report, as Markdown and as HTML: headings, paragraphs, tables and pictures."""
 
 import base64
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ Part = Heading | Text | Table | Picture
 
 
 def markdown(part: Part, directory: Path) -> str:
-    """As Markdown; a picture goes into a file of its own."""
+    """Return a part as Markdown; a picture is written to a file in ``directory``."""
     match part:
         case Heading():
             return f"{'#' * part.level} {part.text}\n\n"
@@ -58,7 +58,7 @@ def markdown(part: Part, directory: Path) -> str:
 
 
 def html(part: Part) -> str:
-    """As HTML; a picture goes into the page."""
+    """Return a part as HTML; a picture is embedded in it."""
     match part:
         case Heading():
             return f"<h{part.level}>{escape(part.text)}</h{part.level}>\n"

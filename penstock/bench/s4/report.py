@@ -1,4 +1,4 @@
-"""The report: the paper's tables and figures from our cells, beside the paper's own numbers, as Markdown and as one page."""
+"""The report: the paper's tables and figures from measured cells, beside the paper's numbers, as Markdown and as HTML."""
 
 import json
 import platform
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from scipy import stats
 
 import penstock
 from penstock.bench.figures.plots import COLOURS, MARKERS
@@ -19,17 +20,15 @@ from penstock.bench.s4.parts import STYLE, Heading, Part, Picture, Table, Text, 
 from penstock.bench.s4.search import BOUND_S, Sustained, sustained
 
 Cell = dict[str, Any]
-T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
-"""Student's t for 95% confidence, by the number of repetitions."""
 
 
 class Report:
-    """A report on cells.
+    """A report on measured cells.
 
     Parameters
     ----------
-    cells: of kinds grid, resources and faults; those that failed have an ``error``.
-    command: that made them.
+    cells: results of the kinds grid, resources and faults; a failed cell has an ``error``.
+    command: the command that measured them, for the last section.
     """
 
     def __init__(self, cells: Sequence[Cell], command: str) -> None:
@@ -73,7 +72,7 @@ class Report:
                 + "; ".join(f"{c['name']}: {c['error'].partition('. ')[0]}" for c in self._failed)
             )
         yield Heading(2, "What the paper found, and what is found here")
-        yield Table(("the paper", "here (measured)"), [(said, self._answer(about)) for said, about in FINDINGS])
+        yield Table(("the paper", "here (measured)"), [(finding, self._answer(about)) for finding, about in FINDINGS])
         yield from self._scalability()
         yield from self._search()
         yield from self._usage()
@@ -93,23 +92,24 @@ class Report:
         )
 
     def _answer(self, about: str) -> str:
+        """The measured counterpart of one of the paper's findings, as a sentence."""
         most = self._most()
         if about == "lost":
             lost = sum(cell["lost"] for cell in self._grid)
             return f"{lost} events lost in {len(self._grid)} runs."
         if about == "nodes" and most:
-            # Where no trial failed, the rate is a lower bound, of which a ratio says nothing.
-            kept = {where: found.rate for where, found in self._sustained().items() if found.rate and found.over}
+            # If no trial failed, the rate is only a lower bound, so ratios of it mean nothing.
+            rates = {where: result.rate for where, result in self._sustained().items() if result.rate and result.over}
             answers = [f"Throughput over that of one node: {_gains(most)}."]
-            answers += [f"Sustainable throughput over that of one node: {_gains(kept)}."] if kept else []
+            answers += [f"Sustainable throughput over that of one node: {_gains(rates)}."] if rates else []
             return " ".join(answers)
         if about == "balance":
-            found = [
+            ratios = [
                 max(loads) / (sum(loads) / len(loads))
                 for cell in self._resources
                 if cell["nodes"] == 3 and (loads := _processors(cell)) and sum(loads) > 0
             ]
-            return f"The busiest of three nodes has {statistics.mean(found):.2f} times the mean." if found else "not measured"
+            return f"The busiest of three nodes has {statistics.mean(ratios):.2f} times the mean." if ratios else "not measured"
         if about == "faults" and self._faults:
             pieces = [
                 f"{cell['kill']}: {cell['recovery_seconds']:.0f} s" for cell in self._faults if "recovery_seconds" in cell
@@ -118,19 +118,19 @@ class Report:
         return "not measured"
 
     def _sustained(self) -> dict[tuple[int, int], Sustained]:
-        """What searches have found, by nodes and keys."""
-        found = defaultdict[tuple[int, int], list[Cell]](list)
+        """Sustainable throughput by searches, by (nodes, keys)."""
+        groups = defaultdict[tuple[int, int], list[Cell]](list)
         for cell in self._trials:
-            found[cell["nodes"], cell["keys"]].append(cell)
-        return {where: sustained(trials) for where, trials in sorted(found.items())}
+            groups[cell["nodes"], cell["keys"]].append(cell)
+        return {where: sustained(trials) for where, trials in sorted(groups.items())}
 
     def _most(self) -> dict[tuple[int, int], float]:
-        """Throughput by nodes and keys where words came as fast as the broker takes them."""
-        found = defaultdict[tuple[int, int], list[float]](list)
+        """Mean throughput by (nodes, keys), of cells whose words came as fast as the broker takes them."""
+        groups = defaultdict[tuple[int, int], list[float]](list)
         for cell in self._grid:
             if cell["rate"] is None:
-                found[cell["nodes"], cell["keys"]].append(cell["throughput"])
-        return {where: statistics.mean(values) for where, values in sorted(found.items())}
+                groups[cell["nodes"], cell["keys"]].append(cell["throughput"])
+        return {where: statistics.mean(values) for where, values in sorted(groups.items())}
 
     def _scalability(self) -> Iterable[Part]:
         yield Heading(2, "Scalability and lost events (the paper's Figures 3 and 4)")
@@ -175,11 +175,11 @@ class Report:
             (
                 nodes,
                 keys,
-                f"{'' if found.over else 'at least '}{found.rate:,.0f}" if found.rate else "none",
-                f"{found.over:,.0f}" if found.over else "none",
+                f"{'' if result.over else 'at least '}{result.rate:,.0f}" if result.rate else "none",
+                f"{result.over:,.0f}" if result.over else "none",
                 f"{most[nodes, keys]:,.0f}",
             )
-            for (nodes, keys), found in searched.items()
+            for (nodes, keys), result in searched.items()
         ]
         head = ("nodes", "keys", "sustained (words/s)", "the least that was not", "words that all wait already (words/s)")
         yield Table(head, rows)
@@ -247,8 +247,8 @@ def _mean(values: Sequence[float], form: str = ",.0f") -> str:
     if not values:
         return ""
     text = format(statistics.mean(values), form)
-    if len(values) in T95:
-        half = T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+    if len(values) > 1:
+        half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
         text += f" +- {half:{form}}"
     return text
 
@@ -258,7 +258,7 @@ def _processors(cell: Cell) -> list[float]:
 
 
 def _gains(throughput: dict[tuple[int, int], float]) -> str:
-    """Over that of one node, by keys."""
+    """Throughput relative to one node, by number of keys, as text."""
     return "; ".join(
         f"{keys} {'key' if keys == 1 else 'keys'}: "
         + ", ".join(
@@ -276,7 +276,7 @@ def _rate(rate: float) -> str:
 
 
 def _used(cells: Sequence[Cell], name: str) -> str:
-    """A node's processor and memory in cells that differ in their repetition, with the paper's figures."""
+    """A node's mean processor and memory over repetitions of a cell, with the paper's figures, as text."""
     if not cells:
         return ""
     loads = [cell["usage"][name] for cell in cells]
@@ -304,7 +304,7 @@ def _traffic(cells: Sequence[Cell]) -> Iterable[tuple[object, ...]]:
 
 
 def _stated(cell: Cell, name: str, of: str) -> str:
-    """The paper's percentage for a node, in brackets: of the size that is nearer."""
+    """The paper's percentage for a node in brackets, at the nearer of its two sizes, or nothing if there is none."""
     size = "100 MB" if cell["events"] > (SMALL * LARGE) ** 0.5 else "10 MB"
     for row in RESOURCES:
         same = (row.size, row.nodes, f"node-{row.node}", row.rate) == (size, cell["nodes"], name, cell["rate"])
@@ -331,7 +331,7 @@ def _throughput_plot(most: dict[tuple[int, int], float]) -> bytes:
 
 
 def _fault_plot(cells: Sequence[Cell]) -> bytes:
-    """A colour for each kind of kill, dashed for its repetitions."""
+    """Words processed over time as a PNG: a colour per kind of kill, dashed lines for repetitions."""
     figure, axes = _figure()
     drawn = [cell for cell in cells if "course" in cell]
     kinds = list(dict.fromkeys((cell["kill"], cell["nodes"]) for cell in drawn))
@@ -372,7 +372,7 @@ def _png(figure: Any) -> bytes:
 
 
 def write_parquet(directory: Path, cells: Sequence[Cell]) -> None:
-    """All cells as a table: plain figures as columns, the rest as JSON."""
+    """Write all cells to cells.parquet: a row per cell, plain values as such, nested ones as JSON text."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""The sustainable throughput: the greatest rate at which words do not wait ever longer, found by trials."""
+"""The search for the sustainable throughput: the greatest rate at which words do not wait ever longer."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,24 +8,22 @@ from typing import Any
 from penstock.bench.s4.cells import Cell, Scale
 
 BOUND_S = 15.0
-"""A rate is sustained where no word waits longer. Micro-batches back to back need two of theirs; a queue that grows needs
-more.
-"""
+"""A rate is sustained if no word waits longer, in seconds: two successive micro-batches fit in; a growing queue does not."""
 TRIAL_S = 30.0
-"""Of words in a trial, twice the bound: at 1.1 times what can be sustained, the last words wait for longer than it."""
+"""Seconds of words in a trial, twice the bound: at 1.1 times the sustainable rate, the last words wait for longer than it."""
 LEAST, MOST = 0.6, 3.0
-"""Where the rate is looked for, in throughputs of words that all wait already, whose first micro-batches take longest."""
+"""First limits of the search, relative to the throughput of words that all wait already, whose first batches are slowest."""
 SMALLEST, LARGEST = 100.0, 50_000.0
-"""Words per second that are tried at all."""
+"""Limits of the rates that are tried, in words per second."""
 
 
 @dataclass(frozen=True)
 class Sustained:
-    """What has been found: words per second.
+    """The result of a search so far, in words per second.
 
     Parameters
     ----------
-    rate: the greatest that was sustained; None where none was. over: the least that was not.
+    rate: the greatest rate that was sustained, or None. over: the least rate that was not sustained, or None.
     """
 
     rate: float | None
@@ -34,11 +32,11 @@ class Sustained:
 
 @dataclass(frozen=True)
 class Search:
-    """A bisection, in ratios, for one number of nodes and keys.
+    """A geometric bisection for one number of nodes and of keys.
 
     Parameters
     ----------
-    trials: it may take; each halves what is left, of 5 times at first.
+    trials: largest number of trials; each halves the logarithm of the range, which is a factor 5 at first.
     """
 
     nodes: int
@@ -46,31 +44,31 @@ class Search:
     trials: int
 
     def next(self, cells: Iterable[dict[str, Any]]) -> Cell | None:
-        """The trial that comes next, by the cells measured so far; None where the search is over or cannot begin."""
-        own = [cell for cell in cells if (cell["kind"], cell["nodes"], cell["keys"]) == ("grid", self.nodes, self.keys)]
-        drained = [cell["throughput"] for cell in own if cell["rate"] is None and "throughput" in cell]
-        tried = [cell for cell in own if cell["trial"]]
-        if not drained or len(tried) >= self.trials:
+        """The next trial, given the results so far; None if the search is over or cannot begin."""
+        results = [cell for cell in cells if (cell["kind"], cell["nodes"], cell["keys"]) == ("grid", self.nodes, self.keys)]
+        drained = [cell["throughput"] for cell in results if cell["rate"] is None and "throughput" in cell]
+        trials = [cell for cell in results if cell["trial"]]
+        if not drained or len(trials) >= self.trials:
             return None
-        found = sustained(tried)
+        so_far = sustained(trials)
         guess = max(drained)
-        low = found.rate or min(LEAST * guess, (found.over or LARGEST) * LEAST / MOST)
-        high = found.over or max(MOST * guess, low * MOST / LEAST)
+        low = so_far.rate or min(LEAST * guess, (so_far.over or LARGEST) * LEAST / MOST)
+        high = so_far.over or max(MOST * guess, low * MOST / LEAST)
         rate = float(round(min(LARGEST, max(SMALLEST, (low * high) ** 0.5))))
-        if any(cell["rate"] == rate for cell in tried):
+        if any(cell["rate"] == rate for cell in trials):
             return None
         return Cell("grid", self.nodes, self.keys, rate, round(rate * TRIAL_S), trial=True)
 
 
 def sustained(trials: Iterable[dict[str, Any]]) -> Sustained:
-    """What trials say. One that did not end in time was not sustained; a rate above one that was not is not believed."""
+    """Evaluate trials: a failed one was not sustained, and a rate above one that was not sustained does not count."""
     verdicts = sorted((cell["rate"], "error" not in cell and cell["latency"].get("max", BOUND_S) < BOUND_S) for cell in trials)
-    over = min((rate for rate, kept in verdicts if not kept), default=None)
-    return Sustained(max((rate for rate, kept in verdicts if kept and (over is None or rate < over)), default=None), over)
+    over = min((rate for rate, held in verdicts if not held), default=None)
+    return Sustained(max((rate for rate, held in verdicts if held and (over is None or rate < over)), default=None), over)
 
 
 def searches_of(scale: Scale) -> list[Search]:
-    """The searches of a scale: none in the quick one; elsewhere the more exact with 8 keys, where nodes help most."""
+    """The searches of a scale: none if quick; otherwise with more trials for 8 keys, where nodes help most."""
     if scale == "quick":
         return []
     more = 2 if scale == "full" else 0

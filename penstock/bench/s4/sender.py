@@ -1,8 +1,8 @@
-"""The client: sends words to a topic on a schedule, whether or not anybody follows.
+"""The client: sends words to a topic on a schedule, no matter how fast they are processed.
 
     python -m penstock.bench.s4.sender BROKERS TOPIC WORDS.txt --skip 0 --count 1000 --rate 500 --told FILE
 
-A message's timestamp is the time when it was due. How many have been acknowledged is written to FILE now and then.
+A message's timestamp is the time when it was due. The number of acknowledged words is written to FILE from time to time.
 """
 
 import argparse
@@ -16,7 +16,7 @@ EVERY_S = 0.2
 
 
 def main() -> None:
-    """Send them."""
+    """Send the words that the command line asks for."""
     from confluent_kafka import Producer
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -42,7 +42,7 @@ def main() -> None:
 
     settings = {"bootstrap.servers": options.brokers, "enable.idempotence": True, "linger.ms": 5}
     producer = Producer({**settings, "queue.buffering.max.messages": 200_000})
-    began = told = time.time()
+    began = last_report = time.time()
     with options.words.open() as lines:
         for number, line in enumerate(islice(lines, options.skip, options.skip + options.count)):
             due = time.time() if options.rate is None else began + number / options.rate
@@ -62,8 +62,8 @@ def main() -> None:
                 except BufferError:
                     producer.poll(0.05)
             producer.poll(0)
-            if time.time() - told > EVERY_S:
-                told = time.time()
+            if time.time() - last_report > EVERY_S:
+                last_report = time.time()
                 tell()
     producer.flush()
     tell()

@@ -1,4 +1,4 @@
-"""The testbed: a cluster, a broker, a driver, and a client; it measures one cell at a time."""
+"""The testbed of a cluster, a broker, a driver and a client, which measures one cell at a time."""
 
 import json
 import os
@@ -28,32 +28,32 @@ from penstock.bench.servers.process import Process, kill
 from penstock.errors import ClusterError
 
 WARM_UP = 600
-"""Words before those that are measured, so that executors and their Python workers are up."""
+"""Words of a cell that are sent before the measured ones, so that executors and their Python workers are up."""
 AGEING = 8_000
-"""Words of a run that is not measured, by which the JVMs of a new testbed have compiled what they need."""
+"""Words of the discarded run in which the JVMs of a new testbed compile their code."""
 START_S, PATIENCE_S, BACK_S = 240.0, 120.0, 8.0
-"""For a run's first commit; beyond a cell's own time; until a killed node comes back."""
+"""Seconds allowed for a run's first commit, and for a cell beyond its own time; seconds until a killed node returns."""
 MOST_ROWS = 20_000
-"""Words of a micro-batch: twice as many, with 8 keys, are more than a node of 1.5 GB holds, and its executor is killed."""
+"""Most words in a micro-batch: twice as many, with 8 keys, exceed the memory of a 1.5 GB node, whose executor is killed."""
 SLOWEST = 50.0
-"""Words per second below which a cell without a rate is given up."""
+"""Words per second below which a cell without a rate times out."""
 
 Json = dict[str, Any]
 
 
 class Testbed:
-    """A context in which cells of one cluster size can be measured.
+    """A context in which cells can be measured, on a cluster that can grow.
 
-    What runs leave stays until its end: an executor that starts later fetches what each of them has shipped.
+    Files of all its runs stay until it ends, because an executor that starts later fetches what each run has shipped.
 
     Parameters
     ----------
-    cluster: not yet entered. nodes: that it has.
-    directory: for logs and runs; files of words are kept beside it.
+    cluster: the cluster, not yet entered. nodes: its number of workers.
+    directory: for logs and runs; files of words are put beside it.
 
     Raises
     ------
-    ClusterError: a part does not come up; names its log.
+    ClusterError: a part does not start; the error names its log.
     """
 
     def __init__(self, cluster: Cluster | GivenCluster, nodes: int, directory: Path) -> None:
@@ -77,11 +77,11 @@ class Testbed:
         self._stack.close()
 
     def grow(self, nodes: int) -> None:
-        """Have so many nodes; they are never fewer than before.
+        """Add nodes until there are ``nodes``; never remove any.
 
         Raises
         ------
-        ClusterError: a node does not come up.
+        ClusterError: a node does not start.
         """
         if isinstance(self._cluster, Cluster) and nodes > len(self._cluster.nodes):
             while len(self._cluster.nodes) < nodes:
@@ -90,15 +90,15 @@ class Testbed:
             self._age()
 
     def _age(self) -> None:
-        """A run that is not measured: JVMs get faster for a while."""
+        """Make a run whose result is discarded, because JVMs get faster at first."""
         self.measure(Cell("grid", self._nodes, 8, None, AGEING, repetition=-self._nodes))
 
     def measure(self, cell: Cell) -> Json:
-        """Run a cell.
+        """Run a cell, and return its result as data for JSON.
 
         Raises
         ------
-        ClusterError: the run has failed, or a part of the testbed.
+        ClusterError: the run or a part of the testbed has failed.
         """
         self._words = words_file(self._directory.parent, WARM_UP + cell.words)
         self._make_topic(cell.name, cell.nodes)
@@ -123,17 +123,17 @@ class Testbed:
 
     def _result(self, cell: Cell, course: Course, sent: Json, over: Json, usage: Json, fault: "Fault") -> Json:
         with self._words.open() as lines:
-            wanted = expected((line.strip() for line in islice(lines, WARM_UP + cell.words)), cell.keys)
+            expected_totals = expected((line.strip() for line in islice(lines, WARM_UP + cell.words)), cell.keys)
         counted = over["totals"]
         last = float(course.times[-1]) if len(course.times) else sent["at"]
         result = {
             **msgspec.to_builtins(cell),
             "events": cell.words,
             "name": cell.name,
-            "lost": sum(max(0, wanted[by] - counted.get(by, 0)) for by in wanted),
-            "duplicated": sum(max(0, counted.get(by, 0) - wanted[by]) for by in wanted),
+            "lost": sum(max(0, expected_totals[divisor] - counted.get(divisor, 0)) for divisor in expected_totals),
+            "duplicated": sum(max(0, counted.get(divisor, 0) - expected_totals[divisor]) for divisor in expected_totals),
             "processed": counted.get("Three", 0),
-            "expected": wanted["Three"],
+            "expected": expected_totals["Three"],
             "throughput": cell.words / (last - sent["began"]),
             "seconds": last - sent["began"],
             "latency": course.latency(),
@@ -171,35 +171,35 @@ class Testbed:
         self._driver: Process = self._cluster.driver.spawn(command, log)
 
     def kill_driver(self) -> None:
-        """``kill -9`` the driver with its JVM."""
+        """``kill -9`` the driver and its JVM."""
         self._cluster.driver.kill()
 
     def resume(self, order: Order) -> None:
-        """Start a driver in the killed one's place, and the run again."""
+        """Start a new driver after a kill, and resume the run on it."""
         self._start_driver()
         self._order(order)
 
     @property
     def nodes(self) -> list[Node]:
-        """The workers."""
+        """The nodes of the workers."""
         return self._cluster.nodes
 
     def start(self, node: Node) -> None:
-        """Start a killed node's worker."""
+        """Start the worker of a killed node again."""
         assert isinstance(self._cluster, Cluster)
         self._cluster.start(node)
 
     def _order(self, order: Order) -> None:
-        """Hand it to the driver as soon as that listens."""
+        """Send an order to the driver as soon as it listens."""
         deadline = time.monotonic() + START_S
         while True:
             try:
                 pipe = os.open(self._directory / ORDERS, os.O_WRONLY | os.O_NONBLOCK)
                 break
-            except OSError:  # nobody reads yet
+            except OSError:  # the driver does not read from the pipe yet
                 self._check_driver()
                 if time.monotonic() > deadline:
-                    raise ClusterError(f"The driver takes no orders; {self._directory / 'driver.log'} may say why.") from None
+                    raise ClusterError(f"The driver reads no orders; {self._directory / 'driver.log'} may say why.") from None
                 time.sleep(0.1)
         os.write(pipe, msgspec.json.encode(order) + b"\n")
         os.close(pipe)
@@ -219,13 +219,13 @@ class Testbed:
                 created.result()
             deadline = time.monotonic() + PATIENCE_S
             while name not in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
-                time.sleep(0.1)  # the broker answers before all of it knows
+                time.sleep(0.1)  # the broker confirms a topic before its metadata has it
         except KafkaException as error:
-            raise ClusterError(f"The broker makes no topic {name} ({error}).") from error
+            raise ClusterError(f"The broker cannot make the topic {name} ({error}).") from error
 
     def _send(self, cell: Cell, skip: int, count: int, rate: float | None) -> "Client":
-        told = self._directory / f"sent-{cell.name}-{skip}.json"
-        told.unlink(missing_ok=True)
+        report = self._directory / f"sent-{cell.name}-{skip}.json"
+        report.unlink(missing_ok=True)
         command = [
             sys.executable,
             "-m",
@@ -240,21 +240,21 @@ class Testbed:
             "--partitions",
             str(cell.nodes),
             "--told",
-            told,
+            report,
         ]
         if rate is not None:
             command += ["--rate", str(rate)]
         log = self._directory / "sender.log"
-        return Client(self._cluster.client.spawn(command, log), told, log)
+        return Client(self._cluster.client.spawn(command, log), report, log)
 
     def _await(
         self, follower: Follower, words: int, seconds: float, cell: Cell, client: "Client", fault: "Fault | None" = None
     ) -> None:
-        """Until so many words are processed.
+        """Wait until ``words`` words are processed.
 
         Raises
         ------
-        ClusterError: they are not in time, or a part has ended.
+        ClusterError: it takes longer than ``seconds``, or a part has ended.
         """
         over = follower.path.with_name(OVER)
         deadline = time.monotonic() + seconds
@@ -275,51 +275,51 @@ class Testbed:
             time.sleep(0.2)
 
     def _finish(self, order: Order) -> Json:
-        """End the run, and return what it has counted."""
+        """End the run, and return its totals and counts."""
         over = self._directory / "runs" / order.name / OVER
         deadline = time.monotonic() + PATIENCE_S
         while not over.exists():
             self._check_driver()
-            os.kill(self._driver.pid, signal.SIGINT)  # its wrappers have become it
+            os.kill(self._driver.pid, signal.SIGINT)  # the driver has replaced its wrapping commands
             until = time.monotonic() + 20
             while not over.exists() and time.monotonic() < min(until, deadline):
                 time.sleep(0.1)
             if time.monotonic() > deadline:
                 raise ClusterError(f"The run {order.name} does not end; {self._directory / 'spark.log'} may say why.")
-        found: Json = json.loads(over.read_text())
-        if "error" in found:
-            raise ClusterError(f"The run {order.name} has failed: {found['error']}")
-        return found
+        outcome: Json = json.loads(over.read_text())
+        if "error" in outcome:
+            raise ClusterError(f"The run {order.name} has failed: {outcome['error']}")
+        return outcome
 
 
 class Client:
-    """The process that sends words.
+    """The client's process, which sends words.
 
     Parameters
     ----------
-    file: where it tells how many have been acknowledged.
+    file: the file to which the client writes how many words have been acknowledged.
     """
 
     def __init__(self, process: Process, file: Path, log: Path) -> None:
         self._process, self._file, self._log = process, file, log
 
     def told(self) -> Json:
-        """What it has told last; nothing acknowledged, where it has not yet."""
-        found: Json = {"acknowledged": 0, "failed": 0}
-        return json.loads(self._file.read_text()) if self._file.exists() else found
+        """The client's last report; before the first one, no words acknowledged."""
+        nothing: Json = {"acknowledged": 0, "failed": 0}
+        return json.loads(self._file.read_text()) if self._file.exists() else nothing
 
     def check(self) -> None:
-        """Raise ``ClusterError`` if it has failed."""
+        """Raise ``ClusterError`` if the client has failed."""
         if self._process.poll():
             raise ClusterError(f"The client has failed; {self._log} has the reason.")
 
     def kill(self) -> None:
-        """End it, so that it sends nothing into what is measured next."""
+        """Kill the client, so that it sends nothing during the next cell."""
         kill(self._process)
 
 
 class Fault:
-    """What is killed when half of a cell's words are in."""
+    """The fault of a cell: kills nodes or the driver when half of the words are acknowledged, and restarts them."""
 
     def __init__(self, testbed: Testbed, cell: Cell, order: Order) -> None:
         self._testbed, self._cell, self._order = testbed, cell, order
@@ -328,11 +328,11 @@ class Fault:
 
     @property
     def strikes_driver(self) -> bool:
-        """Whether it is the driver."""
+        """Whether the fault kills the driver."""
         return self._cell.kill == "driver"
 
     def look(self, client: Client) -> None:
-        """Strike if it is time; bring back what is to come back."""
+        """Kill if it is time to, and restart killed nodes that are to return."""
         if not self._cell.kill:
             return
         if self.struck is None:
@@ -352,13 +352,13 @@ class Fault:
             node.kill()
 
     def mend(self) -> None:
-        """Start what is dead."""
+        """Start all killed nodes again."""
         while self._dead:
             self._testbed.start(self._dead.pop())
 
 
 def summary(result: Mapping[str, Any]) -> str:
-    """A line about a cell for who waits."""
+    """Describe a cell's result in a line, for the progress output."""
     recovery = f", recovered in {result['recovery_seconds']:.1f} s" if "recovery_seconds" in result else ""
     return (
         f"{result['throughput']:,.0f} words/s, p95 {result['latency'].get('p95', float('nan')):.1f} s, lost {result['lost']}, "

@@ -1,4 +1,4 @@
-"""The paper's words and application, which lie in the repository's examples, and what is to come out of them."""
+"""The paper's words and application, from the repository's examples, and the results that must come out."""
 
 import importlib.util
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ SEED = 1
 
 
 def require_example() -> None:
-    """Raise ``ConfigurationError`` unless this is a clone, which has the examples."""
+    """Raise ``ConfigurationError`` unless this is a clone of the repository, with the examples."""
     if not APP.exists():
         raise ConfigurationError("penstock bench s4 needs examples/divisibility; run it from a clone of the repository.")
 
 
 def words_file(directory: Path, count: int) -> Path:
-    """A file of at least so many words, a line each; written where there is none."""
+    """Return a file of at least ``count`` words, one per line, and write it if it does not exist."""
     count = 1 << (count - 1).bit_length()
     path = directory / f"words-{count}.txt"
     if path.exists():
@@ -36,7 +36,7 @@ def words_file(directory: Path, count: int) -> Path:
 
 
 def expected(words: Iterable[str], keys: int) -> dict[str, int]:
-    """How many events AggregationReceiver is to count, by Python's own arithmetic."""
+    """The numbers of events that AggregationReceiver must count, by divisor, computed by plain Python."""
     numbers = [int(word) for word in words if word.isdigit()]
     return {
         "Three": keys * sum(number % 3 == 0 for number in numbers),

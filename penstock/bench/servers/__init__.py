@@ -1,1 +1,1 @@
-"""Processes on this machine, for experiments: each a context; and Kafka among them."""
+"""Server processes on this machine for experiments, such as Kafka; each is a context manager."""

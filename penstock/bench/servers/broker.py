@@ -1,4 +1,4 @@
-"""A real Kafka broker on this machine: one node in KRaft mode, a process to be killed."""
+"""A real Kafka broker on this machine: one node in KRaft mode, in a process that tests can kill."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,15 +43,15 @@ class KafkaBroker(Server):
     Parameters
     ----------
     directory: for its data and log.
-    partitions: of a topic that is created without saying how many.
-    node: of a cluster, on which it runs; this machine unless given.
-    java_options: for its JVM.
-    listeners: by the names of further ports, on which clients must prove who they are, their protocol and settings.
-    settings: of the broker's own, besides those that it has here.
+    partitions: default number of partitions of a topic.
+    node: node of a cluster on which it runs; by default, this machine.
+    java_options: options of its JVM.
+    listeners: further listeners, on which clients must authenticate: name to protocol and settings.
+    settings: further settings of the broker.
 
     Raises
     ------
-    ClusterError: it does not come up; names its log.
+    ClusterError: the broker does not start; the error names its log.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class KafkaBroker(Server):
 
     @property
     def brokers(self) -> str:
-        """For ``bootstrap.servers``."""
+        """The value of ``bootstrap.servers``."""
         return f"{self._host}:{self._port}"
 
     def at(self, listener: str) -> str:
@@ -92,8 +92,8 @@ class KafkaBroker(Server):
         )
         settings += "".join(
             f"listener.name.{name.lower()}.{key}={value}\n"
-            for name, (_, own) in self._listeners.items()
-            for key, value in own.items()
+            for name, (_, options) in self._listeners.items()
+            for key, value in options.items()
         )
         settings += "".join(f"{name}={value}\n" for name, value in self._settings.items())
         (self._directory / "server.properties").write_text(settings)
@@ -104,7 +104,7 @@ class KafkaBroker(Server):
         return self
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the broker, and wait until it answers."""
         self._process = self._java("kafka.Kafka", self._directory / "server.properties")
         await_ready("broker", self._process, self._directory / "broker.log", self._answers)
 

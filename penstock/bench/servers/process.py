@@ -1,4 +1,4 @@
-"""Servers on this machine that are started, killed and started again."""
+"""Server processes on this machine that can be started, killed and restarted."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ Process = subprocess.Popen[bytes]
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
+    """Find a port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def spawn(command: Sequence[Any], log: Path, environment: Mapping[str, str] | None = None) -> Process:
-    """Start a process in a session of its own; what it says is appended to a file."""
+    """Start a process in a session of its own; its output is appended to the file ``log``."""
     with log.open("ab") as file:
         return subprocess.Popen(
             list(command),
@@ -41,38 +41,38 @@ def spawn(command: Sequence[Any], log: Path, environment: Mapping[str, str] | No
 
 
 def kill(process: Process) -> None:
-    """``kill -9`` a process, its session and all that it has started."""
+    """``kill -9`` a process, its session and its descendants."""
     if process.poll() is None:
         started = descendants(process.pid)
         os.killpg(process.pid, signal.SIGKILL)
-        kill_all(started)  # those that have made a session of their own
+        kill_all(started)  # descendants in sessions of their own
     process.wait()
 
 
 class Server(ABC):
-    """A context in which a server runs, until it is killed."""
+    """A context in which a server runs; leaving it kills the server."""
 
     _process: Process | None = None
 
     @abstractmethod
     def __enter__(self) -> Self:
-        """Make its data, and start it."""
+        """Prepare the server's data, and start it."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
 
     def kill(self) -> None:
-        """``kill -9`` it, and all that it has started."""
+        """``kill -9`` the server and its descendants."""
         if self._process is not None:
             kill(self._process)
 
 
 def await_ready(name: str, process: Process, log: Path, ready: Callable[[], bool]) -> None:
-    """Wait until a process is ready.
+    """Wait until ``ready()`` says that a process is ready.
 
     Raises
     ------
-    ClusterError: it ends, or takes too long; names its log.
+    ClusterError: the process ends, or takes longer than a minute; the error names its log.
     """
     deadline = time.monotonic() + PATIENCE_S
     while not ready():

@@ -1,1 +1,1 @@
-"""Moving a run that is stopped to other groups or partitions, with the instances that its checkpoints hold."""
+"""Moving a stopped run to other groups or partitions, with all instances in its checkpoints."""

@@ -1,4 +1,4 @@
-"""Checkpoints that go on where others ended: how far their sources are read, and the watermark, carried over."""
+"""Checkpoints that go on where others ended: the source offsets and the watermark are copied from those."""
 
 import json
 import time
@@ -14,12 +14,12 @@ from penstock.storage import durable
 
 @dataclass(frozen=True)
 class Begun:
-    """A group that has completed a micro-batch.
+    """A group that has completed at least one micro-batch.
 
     Parameters
     ----------
-    last: the last one that is completed. sources: in the order in which Spark numbers them.
-    timed: whether it has a watermark.
+    last: the last completed micro-batch. sources: their names, in the order in which Spark numbers them.
+    timed: whether the group has a watermark.
     """
 
     group: Group
@@ -29,20 +29,20 @@ class Begun:
     timed: bool
 
     def entry(self, log: str) -> list[str]:
-        """The last entry of a log of Spark's, ``offsets`` or ``commits``, by lines."""
+        """Return the lines of the last entry in Spark's log ``offsets`` or ``commits``."""
         return durable.read(self.checkpoint / log / str(self.last)).decode().splitlines()
 
     def offset(self, source: str) -> str:
-        """How far a source has been read, in Spark's words; a dash where nothing has come."""
+        """Return the offset up to which a source was read, as Spark writes it; a dash if it had no data."""
         return self.entry("offsets")[2 + self.sources.index(source)]
 
     def reads(self, source: str, *, external: bool) -> bool:
-        """Whether it has read a source itself, or what another group has left of it."""
+        """Whether the group reads a source, either itself (``external``) or as a stream from another group."""
         return source in self.sources and (source in self.group.sources) == external
 
     @property
     def watermark_ms(self) -> int:
-        """As the last micro-batch has left it."""
+        """The watermark after the last micro-batch, in milliseconds since the epoch."""
         return int(json.loads(self.entry("commits")[1]).get("nextBatchWatermarkMs", 0))
 
 
@@ -54,39 +54,40 @@ def continue_in(
     partitions: int,
     watermark_ms: int | None = None,
 ) -> None:
-    """Make a group's checkpoint, which may have state, go on where others have ended; its micro-batch 0 is then complete.
+    """Make a group's checkpoint, which may have state already, go on where others ended. Its micro-batch 0 is complete then.
 
     Parameters
     ----------
-    sources: of the group, in the order of its query; what no other has read it reads from the beginning.
+    sources: of the group, in the order of its query; a source that no other group has read is read from the beginning.
     begun: the groups that had the sources, or the elements, until now.
-    watermark_ms: in place of the least of theirs.
+    watermark_ms: the watermark to begin with; the least of these groups' unless given.
     """
     seeded = bool(batches(checkpoint, "offsets"))
     model = Begun(begun[0].group, checkpoint, 0, (), False) if seeded else begun[0]
-    version, planned, *_ = model.entry("offsets")
-    noted, completed, *others = model.entry("commits")
+    # The entries of Spark's logs are copied from a checkpoint that Spark itself has written, and only their values replaced.
+    version, metadata_json, *_ = model.entry("offsets")
+    commit_version, commit_json, *others = model.entry("commits")
     watermark = watermark_ms
     if watermark is None:
-        watermark = min((one.watermark_ms for one in begun if one.timed), default=0)
-    metadata: dict[str, Any] = json.loads(planned)
+        watermark = min((former.watermark_ms for former in begun if former.timed), default=0)
+    metadata: dict[str, Any] = json.loads(metadata_json)
     metadata |= {"batchWatermarkMs": watermark, "batchTimestampMs": time.time_ns() // 1_000_000}
     metadata["conf"] = {**metadata.get("conf", {}), "spark.sql.shuffle.partitions": str(partitions)}
-    after = json.loads(completed) | {"nextBatchWatermarkMs": watermark}
+    after = json.loads(commit_json) | {"nextBatchWatermarkMs": watermark}
     durable.remove(checkpoint / "sources")
     offsets = []
-    for place, name in enumerate(sources):
-        reader = next((one for one in begun if one.reads(name, external=name in group.sources)), None)
+    for number, name in enumerate(sources):
+        reader = next((former for former in begun if former.reads(name, external=name in group.sources)), None)
         offsets.append("-" if reader is None else reader.offset(name))
         if reader is None:
             continue
-        old, new = Position(reader.checkpoint, reader.sources.index(name), None), Position(checkpoint, place, None)
+        old, new = Position(reader.checkpoint, reader.sources.index(name), None), Position(checkpoint, number, None)
         if old.log.exists():
             durable.copy(old.log, new.log)
         if old.notes.exists():
             durable.copy(old.notes, new.notes)
     _write(checkpoint / "offsets" / "0", [version, _json(metadata), *offsets])
-    _write(checkpoint / "commits" / "0", [noted, _json(after), *others])
+    _write(checkpoint / "commits" / "0", [commit_version, _json(after), *others])
 
 
 def _json(content: dict[str, Any]) -> str:
@@ -94,7 +95,7 @@ def _json(content: dict[str, Any]) -> str:
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
-    """Write an entry of one of Spark's logs, whose checksum of an earlier one holds no longer."""
+    """Write an entry of one of Spark's logs, and remove the checksum file of an entry that it replaces."""
     durable.make(path.parent)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     durable.write(path, "\n".join(lines))

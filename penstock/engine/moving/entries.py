@@ -1,4 +1,4 @@
-"""Instances on their way from the pages of one layout to those of another. Runs in Spark's workers."""
+"""The functions by which Spark's workers move instances from the pages of one layout to those of another."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from penstock.runtime.pages import HEADER, page_numbers
 from penstock.runtime.wiring import WiringReference
 
 Homes = Mapping[str, WiringReference]
-"""For each element the wiring of the group in which it will be."""
+"""By element, the wiring of its group in the new layout."""
 
 Divisions = Mapping[tuple[str, int], int]
-"""Into how many pages the instances of an element in a partition are divided."""
+"""By element and partition, the number of pages for its instances."""
 
 _PLACE = {"element": pa.string(), "bucket": pa.int32()}
 
@@ -29,7 +29,7 @@ def _schema(columns: Mapping[str, pa.DataType], *, may_lack: Collection[str] = (
 
 ENTRIES = _schema({"page": pa.int32(), "identity": pa.binary(), "content": pa.binary()})
 SUMS = _schema({"instances": pa.int64(), "bytes": pa.int64(), "checksum": pa.int64()})
-"""The checksums of entries add up, so they tell whether all are there, in whatever order."""
+"""The columns of sums. Checksums of entries add up, so they show whether all entries are there, in any order."""
 PAGES = _schema({"page": pa.int32(), "content": pa.binary(), "due": pa.float64(), "instances": pa.int64()}, may_lack=["due"])
 
 _decode_page = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
@@ -40,37 +40,37 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class Sums:
-    """What `mapInArrow` is to call on pages: how many instances of each element go to each partition, and their checksum."""
+    """A function for `mapInArrow`: count the instances on pages by element and new partition, with their checksum."""
 
     homes: Homes
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Pages in, `SUMS` out."""
+        """Turn pages into rows of `SUMS`."""
         for element, identities, contents in _opened(batches, self.homes):
             buckets = self.homes[element].resolve().keys[element].buckets_of(identities)
-            sizes = np.array([len(one) + len(other) for one, other in zip(identities, contents, strict=True)])
-            checks = np.array([crc32(other, crc32(one)) for one, other in zip(identities, contents, strict=True)])
-            there = np.unique(buckets)
-            within = [buckets == bucket for bucket in there]
+            sizes = np.array([len(identity) + len(content) for identity, content in zip(identities, contents, strict=True)])
+            checks = np.array([crc32(content, crc32(identity)) for identity, content in zip(identities, contents, strict=True)])
+            buckets_here = np.unique(buckets)
+            masks = [buckets == bucket for bucket in buckets_here]
             columns = (
-                [element] * len(there),
-                there,
-                [int(mask.sum()) for mask in within],
-                [int(sizes[mask].sum()) for mask in within],
-                [int(checks[mask].sum()) for mask in within],
+                [element] * len(buckets_here),
+                buckets_here,
+                [int(mask.sum()) for mask in masks],
+                [int(sizes[mask].sum()) for mask in masks],
+                [int(checks[mask].sum()) for mask in masks],
             )
             yield _batch(columns, SUMS)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What `mapInArrow` is to call on pages: each instance with the partition and the page to which it goes."""
+    """A function for `mapInArrow`: give each instance on pages its new partition and page."""
 
     homes: Homes
     divisions: Divisions
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Pages in, `ENTRIES` out."""
+        """Turn pages into rows of `ENTRIES`."""
         for element, identities, contents in _opened(batches, self.homes):
             key = self.homes[element].resolve().keys[element]
             buckets = key.buckets_of(identities)
@@ -80,7 +80,7 @@ class Spread:
 
 
 def pack(homes: Homes, table: pa.Table) -> pa.Table:
-    """The instances of one page, `ENTRIES`, as a row of `PAGES`."""
+    """Join the instances of one page, given as rows of `ENTRIES`, to a row of `PAGES`."""
     element, *place = (table[name][0].as_py() for name in ("element", "bucket", "page"))
     identities, contents = table["identity"].to_pylist(), table["content"].to_pylist()
     form = _form(element, homes)
@@ -94,7 +94,7 @@ def pack(homes: Homes, table: pa.Table) -> pa.Table:
 
 
 def _opened(batches: Batches, homes: Homes) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
-    """The instances of each page: element, encoded keys, and encoded instances."""
+    """Yield the instances of each page: the element, the encoded keys, and the encoded instances."""
     for batch in batches:
         for element, page, content in zip(
             *(batch.column(name).to_pylist() for name in ("element", "page", "content")), strict=True
@@ -112,7 +112,7 @@ def _opened(batches: Batches, homes: Homes) -> Iterator[tuple[str, list[bytes], 
 
 
 def _form(element: str, homes: Homes) -> PageForm | None:
-    """The form of an element's pages, where its instances lie in columns."""
+    """Return the form of an element's pages if its instances are stored in columns; None if each is stored by itself."""
     state = homes[element].resolve().topology.element(element).state
     return None if state is None else PageForm(fields_of(state))
 

@@ -1,8 +1,8 @@
-"""A move: a run that is stopped gets other groups or partitions, and goes on with all its instances.
+"""A move: a stopped run gets other groups or partitions, and goes on with all its instances.
 
-Its stages: what is begun is finished in the old layout; the checkpoints of the new one are made beside the old ones; the
-manifest is written, which is the moment of the move; what is no longer needed is removed. A run that is killed before that
-moment has the old layout, and after it the new one.
+It has four stages: finish the begun micro-batches in the old layout; make the new layout's checkpoints beside the old ones;
+write the manifest, which is the moment of the move; remove the files that are no longer needed. A run that is killed before
+that moment has the old layout, and after it the new one.
 """
 
 import time
@@ -38,7 +38,7 @@ from penstock.runtime.tally import ElementTally
 from penstock.storage import durable, journal
 
 ASSUMED_S, ASSUMED_RATE = 23.0, 65_000.0
-"""What a move is expected to last: Spark's jobs, and so many instances a second; measured on two cores
+"""The expected duration of a move: seconds for Spark's jobs, and instances moved per second; measured on two cores
 (`benchmarks/moving.py`).
 """
 
@@ -46,21 +46,22 @@ Say = Callable[[str], None]
 
 
 class Move:
-    """From the layout that a run has to the one that is wanted of it.
+    """The move of a run from its present layout to the wanted one.
 
     Raises
     ------
-    ConfigurationError, IncompatibleStateError, TopologyError: it cannot be, and nothing was touched.
+    ConfigurationError, IncompatibleStateError, TopologyError: the move is not possible; nothing was changed.
     """
 
     def __init__(self, binding: Binding) -> None:
         self._binding, self._recording = binding, binding.recording
         number = binding.layout.moves + 1
-        labelled = binding.groups_of(changed(binding.wanted, generations={}))
-        kept = {group.name: self._kept_as(group) for group in labelled}
-        generations = {name: number if one is None else one for name, one in kept.items()}
+        # A group whose elements, inputs and (with keyed hops) partitions stay keeps its checkpoint; others get a new one.
+        candidates = binding.groups_of(changed(binding.wanted, generations={}))
+        kept_by_name = {group.name: self._kept_as(group) for group in candidates}
+        generations = {name: number if move is None else move for name, move in kept_by_name.items()}
         self._layout = changed(
-            binding.wanted, moves=number, generations={name: one for name, one in generations.items() if one}
+            binding.wanted, moves=number, generations={name: move for name, move in generations.items() if move}
         )
         before = {group.name for group in binding.groups}
         after = binding.groups_of(self._layout)
@@ -75,21 +76,21 @@ class Move:
 
         Parameters
         ----------
-        settle: finishes what is begun in the old layout, and leaves nothing between its groups.
+        settle: finishes the begun micro-batches in the old layout, and leaves no events between its groups.
 
         Raises
         ------
-        RunFailedError: not every instance has come across; the old layout stands.
+        RunFailedError: not every instance arrived in the new checkpoints; the run keeps the old layout.
         """
         settle()
-        begun = {group.name: one for group in self._binding.groups if (one := self._begun(group)) is not None}
+        begun = {group.name: reached for group in self._binding.groups if (reached := self._begun(group)) is not None}
         since = time.monotonic()
         moved = self._move_state(spark, list(begun.values()), say)
         for group in self._made:
             self._continue(group, list(begun.values()), moved)
         layout = self._continued(begun)
         before = self._described(self._binding.layout, self._binding.groups)
-        self._recording.fix_state()  # in columns it lies in today's shape by now
+        self._recording.fix_state()  # the new checkpoints have the shape of today's code
         self._binding.move_to(layout)
         if moved is not None:
             took = time.monotonic() - since
@@ -108,12 +109,12 @@ class Move:
 
     @property
     def _partitions(self) -> int:
-        """Of the layout that is wanted; a run whose first start failed early has none until a session tells."""
+        """The partitions of the wanted layout; 1 for a run whose first start failed before a session told its number."""
         return self._binding.wanted.partitions or 1
 
     @staticmethod
     def tidy(binding: Binding) -> None:
-        """Remove what a move has left behind, and what an attempt that did not come to its end has made."""
+        """Remove the files of the old layout after a move, and those of a move that was interrupted."""
         recording, number = binding.recording, binding.layout.moves + 1
         for path in durable.matching(recording.directory / "checkpoint", f"*{MOVED}{number}"):
             durable.remove(path)
@@ -128,7 +129,7 @@ class Move:
         durable.remove(_workshop(binding))
 
     def _kept_as(self, group: Group) -> int | None:
-        """The generation of the checkpoint with which a group of the new layout can go on; None where it needs a new one."""
+        """Return the generation of the checkpoint with which a new layout's group can go on; None if it needs a new one."""
         binding = self._binding
         generation = binding.layout.generations.get(group.name, 0)
         name = full_name(group.name, generation)
@@ -146,19 +147,19 @@ class Move:
         for group in self._left:
             if group.native and batches(self._recording.checkpoint(group.name), "offsets"):
                 raise IncompatibleStateError(
-                    f"The query elements {', '.join(group.elements)} would be in another query, and what Spark keeps of theirs "
-                    "cannot be moved: leave them in their group, or start afresh with --fresh."
+                    f"The query elements {', '.join(group.elements)} would move to another query, and their state, which Spark "
+                    "keeps, cannot be moved: leave them in their group, or start afresh with --fresh."
                 )
         if binding.options.hops is not None and hops != {stream for group in binding.groups for stream in group.hops}:
             raise ConfigurationError(
                 "Groups that are joined by topics (--hops) cannot be moved, for the topics keep what has passed: leave the "
                 "groups as they are, or start afresh with --fresh."
             )
-        found = UNREADABLE.search(str(self._recording.directory))
-        if found and not binding.options.master.startswith("local"):
+        unreadable = UNREADABLE.search(str(self._recording.directory))
+        if unreadable and not binding.options.master.startswith("local"):
             raise ConfigurationError(
-                f"{self._recording.directory} has {found[0]!r} in its name, and Spark's reader of state takes that for "
-                "something else: move the run on this machine (--master local[*]), or leave its layout as it is."
+                f"{self._recording.directory} has {unreadable[0]!r} in its name, and Spark cannot read state from a path "
+                "with that: move the run on this machine (--master local[*]), or leave its layout as it is."
             )
         for group in self._made:
             wiring = binding.wiring(group, self._partitions).resolve()
@@ -166,7 +167,7 @@ class Move:
                 time_mode_of(wiring, hop)
 
     def _begun(self, group: Group) -> Begun | None:
-        """How far a group has come, once all is settled."""
+        """Return a group's last completed micro-batch, once the old layout is settled; None if it has completed none."""
         checkpoint = self._recording.checkpoint(group.name)
         completed = batches(checkpoint, "commits")
         if not completed:
@@ -178,7 +179,7 @@ class Move:
         return any(source.event_time is not None for source in self._binding.part(group).sources)
 
     def _move_state(self, spark: SparkSession, begun: list[Begun], say: Say) -> Counted | None:
-        """Give the new groups all instances of the old ones; None where none of them keeps any."""
+        """Copy all instances of the old groups to the new ones, and return their counts; None if no new group has state."""
         binding = self._binding
         parts = {group.name: binding.part(group) for group in self._made if _continued_by(group, self._reads(group), begun)}
         wirings = {
@@ -188,7 +189,7 @@ class Move:
         }
         if not wirings:
             return None
-        pages = OldState({self._links.to(one.checkpoint): one.last for one in begun if one.group in self._left}).pages(spark)
+        pages = OldState({self._links.to(old.checkpoint): old.last for old in begun if old.group in self._left}).pages(spark)
         homes = {name: wirings[group.name] for group in self._made if group.name in wirings for name in group.elements}
         counted = count(pages, homes)
         say(
@@ -196,12 +197,14 @@ class Move:
             f"some {_expected(counted):.0f} s (assumed)."
         )
         divisions, workshop = divided(counted), _workshop(binding)
+        # Spark reads the new pages several times (for headers, and for each hop), so they are written to files once.
         repack(pages, homes, divisions, workshop / "pages")
         repacked, clocks = read_pages(spark, workshop / "pages"), clocks_of(pages)
         for name, reference in wirings.items():
             hops = {element.name: parts[name].depths[element.name] for element in parts[name].elements if element.keyed}
             headers = headers_of(repacked, divisions, clocks, hops, self._partitions)
             seed(spark, reference, self._recording.checkpoint(name), repacked, headers, workshop)
+        # Count again in the new checkpoints: the move takes place only if every instance is there, unchanged.
         arrived = OldState({self._links.to(self._recording.checkpoint(name)): 0 for name in wirings}).pages(spark)
         if count(arrived, homes) != counted:
             raise RunFailedError(
@@ -211,13 +214,13 @@ class Move:
         return counted
 
     def _continue(self, group: Group, begun: list[Begun], moved: Counted | None) -> None:
-        """Let a new group go on where the old ones have ended, with a ledger that begins with what was moved."""
+        """Let a new group go on where the old ones ended. Its ledger begins with a record of the moved instances."""
         reads, checkpoint = self._reads(group), self._recording.checkpoint(group.name)
         concerned = _continued_by(group, reads, begun)
         if not concerned:
             return
-        # A group that has seen no event yet has no watermark: one that continues it must not take its first events for late.
-        names = {one.group.name for one in begun}
+        # An old group without events has no watermark. A new group that continues it must not take its first events for late.
+        names = {former_group.group.name for former_group in begun}
         unspoken = any(
             old.name not in names and self._is_timed(old) and _shares(group, reads, old, self._reads(old)) for old in self._left
         )
@@ -226,16 +229,16 @@ class Move:
         record = BatchRecord(batch=0, committed_us=time.time_ns() // 1000, offsets=offsets, moved=True)
         for element in self._binding.part(group).elements:
             if element.keyed:
-                most = max(self._partitions, self._binding.layout.partitions or 1)
+                bucket_count = max(self._partitions, self._binding.layout.partitions or 1)
                 instances = {} if moved is None else moved.instances
-                held = {bucket: instances.get((element.name, bucket), 0) for bucket in range(most)}
-                record.elements[element.name] = ElementTally(instances=held)
+                held_by_bucket = {bucket: instances.get((element.name, bucket), 0) for bucket in range(bucket_count)}
+                record.elements[element.name] = ElementTally(instances=held_by_bucket)
         journal.begin(self._recording.ledger(group.name), msgspec.json.encode(record))
 
     def _continued(self, begun: dict[str, Begun]) -> Layout:
-        """The new layout, whose new groups count on at the sinks where the old ones have ended."""
+        """Return the new layout. At the sinks, its new groups go on with the numbers of the old groups' micro-batches."""
         layout = self._binding.layout
-        first = max((layout.first.get(name, 0) + one.last + 1 for name, one in begun.items()), default=0)
+        first = max((layout.first.get(name, 0) + reached.last + 1 for name, reached in begun.items()), default=0)
         former = [
             Former(group.name, list(group.sources), [name for name in self._reads(group) if name not in group.sources])
             for group in self._left
@@ -254,13 +257,13 @@ class Move:
 
 
 def _shares(group: Group, reads: Collection[str], old: Group, sources: Collection[str]) -> bool:
-    """Whether a group has a source or an element of another."""
+    """Whether a group has a source or an element in common with an old one, which reads ``sources``."""
     return bool(set(sources) & set(reads) or set(old.elements) & set(group.elements))
 
 
 def _continued_by(group: Group, reads: Collection[str], begun: Iterable[Begun]) -> list[Begun]:
-    """The groups that a new one continues."""
-    return [one for one in begun if _shares(group, reads, one.group, one.sources)]
+    """Return the old groups that a new one continues."""
+    return [old for old in begun if _shares(group, reads, old.group, old.sources)]
 
 
 def _expected(counted: Counted) -> float:
@@ -268,5 +271,5 @@ def _expected(counted: Counted) -> float:
 
 
 def _workshop(binding: Binding) -> Path:
-    """Where pages lie on their way, and what else is needed meanwhile."""
+    """Return the directory for the pages and other temporary files of a move."""
     return binding.recording.directory / "moving"

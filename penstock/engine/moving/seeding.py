@@ -1,4 +1,4 @@
-"""The state of a group, read from the checkpoint that has it and written to one that does not, both by Spark."""
+"""Reading the state of groups from their checkpoints, and seeding new checkpoints with it; Spark does both."""
 
 import math
 import re
@@ -29,14 +29,14 @@ from penstock.storage import durable
 from penstock.storage.place import is_local
 
 FEW_ROWS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "32"}
-"""How many rows Spark hands to Python at once, where each is a page, which may be large."""
+"""Few rows per Arrow batch, because each row is a page, which may be large."""
 HeaderRow = tuple[int, int, str, int, bytes, int | None]
 HEADERS = "hop int, bucket int, element string, page int, content binary, due bigint"
-"""``due`` is in milliseconds since the epoch."""
+"""The columns of a `HeaderRow`; ``due`` is in milliseconds since the epoch."""
 
 
 class Counted(NamedTuple):
-    """What a state holds: live instances of each element in each partition, and a checksum over all."""
+    """The content of a state: live instances and their bytes by element and partition, and a checksum over all."""
 
     instances: dict[tuple[str, int], int]
     bytes: dict[tuple[str, int], int]
@@ -44,22 +44,22 @@ class Counted(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Instances of all elements."""
+        """The number of instances of all elements."""
         return sum(self.instances.values())
 
 
 UNREADABLE = re.compile(r"[\s%#\[\]{}?\\\\\"<>^|`]")
-"""Characters that Spark's reader of state spells otherwise than they are in the path that it then opens."""
+"""Characters that Spark's reader of state escapes, so that it cannot open a path with one of them."""
 
 
 class Links:
-    """Plain names for checkpoints whose own ones Spark's reader of state cannot take, for as long as this lives."""
+    """Symbolic links to checkpoints whose paths Spark's reader of state cannot open. They live as long as this object."""
 
     def __init__(self) -> None:
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def to(self, checkpoint: Path) -> Path:
-        """A checkpoint, or a link to it."""
+        """Return the path of a checkpoint, or a link to it if the path is not readable."""
         if not (is_local(checkpoint) and UNREADABLE.search(str(checkpoint))):
             return checkpoint
         self._directory = self._directory or tempfile.TemporaryDirectory(prefix="penstock-")
@@ -70,12 +70,12 @@ class Links:
 
 @dataclass(frozen=True)
 class OldState:
-    """Where state lies: the checkpoints, and the last committed micro-batch of each."""
+    """Checkpoints with state, each with its last committed micro-batch."""
 
     checkpoints: Mapping[Path, int]
 
     def pages(self, spark: SparkSession) -> DataFrame:
-        """All pages: element, page, content."""
+        """Return all pages of all checkpoints, with the columns element, page and content."""
         frame = spark.createDataFrame([], "element string, page int, content binary")
         frames = [
             spark.read.format("statestore")
@@ -93,7 +93,7 @@ class OldState:
 
 
 def count(pages: DataFrame, homes: Homes) -> Counted:
-    """Count the instances on pages, by the partitions to which they belong."""
+    """Count the instances on pages, by element and by the partition to which they belong in the new layout."""
     with having(pages.sparkSession, FEW_ROWS):
         sums = pages.mapInArrow(Sums(homes), from_arrow_schema(SUMS))
         rows = sums.groupBy("element", "bucket").agg(*(F.sum(name).alias(name) for name in SUMS.names[2:])).collect()
@@ -103,12 +103,12 @@ def count(pages: DataFrame, homes: Homes) -> Counted:
 
 
 def divided(counted: Counted) -> Divisions:
-    """Into how many pages what was counted is to be divided."""
+    """Return the number of pages for the counted instances, by element and partition."""
     return {where: pages_for(instances, counted.bytes[where]) for where, instances in counted.instances.items()}
 
 
 def repack(pages: DataFrame, homes: Homes, divisions: Divisions, place: Path) -> None:
-    """Write the pages of another layout to Parquet files."""
+    """Regroup the instances on pages to the pages of the new layout, and write these to Parquet files."""
     with having(pages.sparkSession, FEW_ROWS):
         entries = pages.mapInArrow(Spread(homes, divisions), from_arrow_schema(ENTRIES))
         by_page = entries.groupBy("element", "bucket", "page")
@@ -120,14 +120,14 @@ def repack(pages: DataFrame, homes: Homes, divisions: Divisions, place: Path) ->
 
 
 def read_pages(spark: SparkSession, place: Path) -> DataFrame:
-    """The pages that `repack` has written."""
-    whole = spark.read.option("__globPaths__", "false")  # as streams are told by Spark itself: nothing in the path is a pattern
+    """Read the pages that `repack` has written."""
+    whole = spark.read.option("__globPaths__", "false")  # take the path literally, not as a glob pattern
     return whole.schema(from_arrow_schema(PAGES)).parquet(str(place))
 
 
 class Clocks(NamedTuple):
-    """Of an element: the last watermark by which timers have fired, and when its last micro-batch was; seconds since the
-    epoch.
+    """The clocks of an element: the last watermark by which timers fired, and the time of its last micro-batch; both in seconds
+    since the epoch.
     """
 
     fired: float | None = None
@@ -135,12 +135,12 @@ class Clocks(NamedTuple):
 
 
 def clocks_of(pages: DataFrame) -> dict[str, Clocks]:
-    """By element, of all its partitions the latest."""
+    """Return the clocks by element, the latest of all its partitions."""
     clocks: dict[str, Clocks] = {}
     for row in pages.where(F.col("page") == HEADER).select("element", "content").collect():
         header = msgspec.msgpack.decode(bytes(row["content"]), type=Header)
-        known = clocks.get(row["element"], Clocks())
-        clocks[row["element"]] = Clocks(_latest(known.fired, header.fired), _latest(known.ran, header.ran))
+        latest = clocks.get(row["element"], Clocks())
+        clocks[row["element"]] = Clocks(_latest(latest.fired, header.fired), _latest(latest.ran, header.ran))
     return clocks
 
 
@@ -149,22 +149,22 @@ def _latest(one: float | None, other: float | None) -> float | None:
 
 
 class SeedProcessor(HopProcessor):
-    """Writes the state that a hop begins with, and handles no event."""
+    """Writes the initial state of a hop; handles no events."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
-        """There are none."""
+        """Yield nothing: there are no input rows."""
         return iter(())
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
-        """Called by Spark with the rows of a partition, in several parts where they are many."""
+        """Called by Spark with the initial rows of a partition, several times if they are many."""
         for row in initialState.itertuples(index=False):
             if row.element:
                 self._store.put(row.element, row.page, bytes(row.content))
-            else:  # a timer that is due already fires in the next micro-batch, not in this
+            else:  # an overdue timer must fire in the next micro-batch, not in this one
                 self._set_timer(max(int(row.due), timerValues.getCurrentProcessingTimeInMs() + 1))
 
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        """None has expired."""
+        """Yield nothing: no timer expires while the state is written."""
         return iter(())
 
 
@@ -176,22 +176,23 @@ def seed(
     headers: list[HeaderRow],
     workshop: Path,
 ) -> None:
-    """Make a checkpoint in which a group's state is as pages say, and no event has been read.
+    """Make a checkpoint that has a group's state and has read no event, by one micro-batch of a query like the group's own.
 
     Parameters
     ----------
-    pages: as `repack` has written them. headers: the same pages' `headers_of`.
-    workshop: a directory for what is needed meanwhile.
+    pages: the state, as `repack` has written it. headers: the result of `headers_of` for these pages.
+    workshop: a directory for temporary files.
     """
     wiring = reference.resolve()
     labels = bucket_labels(wiring.partitions)
     hops = {element.name: hop for hop in range(1, wiring.hops + 1) for element in wiring.hop(hop)}
     hop_of = F.create_map(*(F.lit(word) for pair in hops.items() for word in pair))
-    held = pages.where(F.col("element").isin(list(hops))).withColumn("hop", hop_of[F.col("element")])
-    content = held.select("hop", "bucket", "element", "page", "content", F.lit(None).cast("bigint").alias("due"))
+    held_pages = pages.where(F.col("element").isin(list(hops))).withColumn("hop", hop_of[F.col("element")])
+    content = held_pages.select("hop", "bucket", "element", "page", "content", F.lit(None).cast("bigint").alias("due"))
     content = content.union(spark.createDataFrame(headers, HEADERS))
     label = F.element_at(F.array(*map(F.lit, labels)), F.col("bucket") + 1)
     content = content.withColumn("label", label)
+    # Spark knows sources and stateful operators by their numbers, so the query must have as many of both as the group's own.
     place = workshop / uuid.uuid4().hex
     try:
         durable.make(place)
@@ -225,16 +226,16 @@ def seed(
 def headers_of(
     pages: DataFrame, divisions: Divisions, clocks: Mapping[str, Clocks], hops: Mapping[str, int], partitions: int
 ) -> list[HeaderRow]:
-    """What a state has besides its pages, in the columns of `HEADERS`: of each element in each partition a header, and the
-    times of the partitions' timers, of no element.
+    """Return the rows of a state besides its pages: a header for each element in each partition, and for each partition with
+    timers a row with an empty element and the earliest time.
 
     Parameters
     ----------
-    hops: the elements of a group, and the hop of each.
+    hops: the hop of each element of a group.
     """
     rows = pages.where(F.col("element").isin(list(hops)))
     rows = rows.select("element", "bucket", "page", "due", "instances", F.length("content").alias("bytes"))
-    # In partitions without an instance, too: which windows have closed must be known there.
+    # Partitions without an instance need headers too: they must know which windows have closed.
     headers = {
         (element, bucket): Header(pages=divisions.get((element, bucket), 1), due={}, **clocks.get(element, Clocks())._asdict())
         for element in hops
@@ -247,36 +248,36 @@ def headers_of(
         if row["due"] is not None:
             header.due[row["page"]] = row["due"]
     dues: dict[tuple[int, int], float] = {}
-    found: list[HeaderRow] = []
+    header_rows: list[HeaderRow] = []
     for (element, bucket), header in headers.items():
-        found.append((hops[element], bucket, element, HEADER, msgspec.msgpack.encode(header), None))
+        header_rows.append((hops[element], bucket, element, HEADER, msgspec.msgpack.encode(header), None))
         if header.due:
             place = (hops[element], bucket)
             dues[place] = min(dues.get(place, math.inf), *header.due.values())
     for (hop, bucket), due in dues.items():
-        found.append((hop, bucket, "", 0, b"", math.ceil(due * 1000)))
-    return found
+        header_rows.append((hop, bucket, "", 0, b"", math.ceil(due * 1000)))
+    return header_rows
 
 
 def _sources(spark: SparkSession, topology: Topology, place: str) -> DataFrame:
-    """As many streams as the group has sources, with their watermarks, and not one event."""
+    """Return the union of as many streams as the group has sources, with the same watermarks, but without events."""
 
     def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
         return iter(())
 
-    plain = re.sub(r"([][{}*?\\])", r"\\\1", place)  # it is one file, of which Spark reads no second copy then
+    plain = re.sub(r"([][{}*?\\])", r"\\\1", place)  # glob characters are escaped: the path is meant literally
     frame: DataFrame | None = None
     for source in topology.sources:
-        one = spark.readStream.text(plain).mapInArrow(nothing, from_arrow_schema(WIRE))
+        stream = spark.readStream.text(plain).mapInArrow(nothing, from_arrow_schema(WIRE))
         if source.event_time is not None:
-            one = with_watermark(one, source.event_time)
-        frame = one if frame is None else frame.union(one)
+            stream = with_watermark(stream, source.event_time)
+        frame = stream if frame is None else frame.union(stream)
     assert frame is not None
     return frame
 
 
 def _operators(checkpoint: Path) -> list[int]:
-    """The stateful operators of a checkpoint, by Spark's numbers."""
+    """Return Spark's numbers of a checkpoint's stateful operators."""
     return sorted(int(name) for name in durable.names(checkpoint / "state") if name.isdigit())

@@ -1,1 +1,1 @@
-"""The prover of anybody's Structured Streaming query: is it exactly once, at least once, or does it lose rows?"""
+"""The prover: tests whether any Structured Streaming query delivers rows exactly once, at least once, or loses some."""

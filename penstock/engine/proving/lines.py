@@ -1,4 +1,4 @@
-"""Ends and errors at chosen lines of a function: what is left undone when the driver is killed there, or a call fails."""
+"""Raising at a chosen line of a function, to simulate that the driver is killed there, or that a call fails."""
 
 import sys
 from collections.abc import Callable
@@ -7,40 +7,40 @@ from typing import Any
 
 
 class Killed(BaseException):
-    """The end of the driver, as far as the function can tell."""
+    """Simulates that the driver is killed. A `BaseException`, so that the function does not handle it as an error."""
 
 
 class Failed(RuntimeError):
-    """An error of a call, such as a sink raises that does not answer."""
+    """Simulates a failing call, such as one to a sink that does not answer."""
 
 
 class Lines:
-    """Runs a function, and notes the lines of its file that are executed, or raises before one of them.
+    """Runs a function, and either records which lines of its file are executed, or raises before one of them.
 
     A line that is executed again, in a loop or as a block ends, counts once.
 
     Parameters
     ----------
-    file: whose lines count.
+    file: the file whose lines are traced.
     """
 
     def __init__(self, file: str) -> None:
         self._file = file
         self.executed: list[int] = []
-        """The numbers of the lines, in the order in which they were executed first."""
+        """The numbers of executed lines, in the order of their first execution."""
         self._at: int | None = None
         self._error: type[BaseException] = Killed
         self.raised = False
-        """Whether it has come to that."""
+        """Whether the error was raised."""
 
     def raise_at(self, line: int, error: type[BaseException]) -> None:
-        """Raise before a line is executed for the first time. Python traces no line after that, so what cleans up is
-        executed.
+        """Raise ``error`` before a line is executed for the first time. Python traces no line after that, so clean-up code
+        runs.
         """
         self._at, self._error, self.raised = line, error, False
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call it."""
+        """Call a function with tracing on, and return its result."""
         self.executed.clear()
         before = sys.gettrace()
         sys.settrace(self._entered)

@@ -1,5 +1,5 @@
-"""The prover: one run that nothing disturbs, and others whose driver ends at a step of Spark's protocol or a line of the sink's
-own code.
+"""The prover: compares an undisturbed run of a query with runs that are disturbed, by a driver that ends at a step of Spark's
+protocol or at a line of the sink's code, or by an error.
 """
 
 import time
@@ -23,11 +23,11 @@ Advance = Callable[[float, float, str], None]
 
 
 class QueryProver:
-    """Proves one query.
+    """Runs one query undisturbed and under several schedules, and compares the rows in its sink.
 
     Parameters
     ----------
-    place: an empty directory. sample: the recorded input, JSON Lines.
+    place: an empty directory for the runs. sample: the recorded input, a file of JSON Lines.
     """
 
     def __init__(
@@ -51,12 +51,13 @@ class QueryProver:
         self._expected: list[str] = []
 
     def prove(self) -> Verdict:
-        """Try what there is to try.
+        """Run all schedules for which there is time.
 
         Raises
         ------
-        RunFailedError: the query fails when nothing disturbs it, or leaves nothing.
+        RunFailedError: the undisturbed query fails, or writes no rows. ConfigurationError: there was no time for a schedule.
         """
+        # The undisturbed run gives the expected rows, and the lines of ``foreachBatch`` at which others are then disturbed.
         files, executed = self._cut(FILES), dict[int, list[int]]()
         world, failed = self._ran(files, executed)
         if failed:
@@ -66,27 +67,28 @@ class QueryProver:
         world.remove()
         if not self._expected:
             raise RunFailedError(
-                f"{self._query.reference} leaves nothing in its sink, or read(spark, sink) does not find it: give rows that "
-                "it keeps."
+                f"{self._query.reference} writes no rows to its sink, or read(spark, sink) does not find them: give input "
+                "from which it writes rows."
             )
+        # A micro-batch that has others before and after it shows effects on both.
         middle = min(1, batches - 1)
         places, name = _places(executed, middle), Path(self._query.file).name
         self._try(Schedule("repeat", "the same once more, from its beginning"), self._again(files))
-        told = f"the driver is killed when the sink has taken micro-batch {middle}, and before its commit is written"
-        self._try(Schedule("replay", told, middle, 1), self._without_commit(files, middle))
+        words = f"the driver is killed when the sink has taken micro-batch {middle}, and before its commit is written"
+        self._try(Schedule("replay", words, middle, 1), self._without_commit(files, middle))
         if not self._trials[1:]:
-            raise ConfigurationError("There was no time to try anything: give more of it, as --seconds 120.")
+            raise ConfigurationError("There was no time to try anything: allow more, as --seconds 120.")
         if has_log:
-            told = f"the driver is killed when files of micro-batch {middle} are there, and not yet in the sink's log"
-            self._try(Schedule("replay", told, middle, 1), self._without_commit(files, middle, files_too=True))
+            words = f"the driver is killed when files of micro-batch {middle} are there, and not yet in the sink's log"
+            self._try(Schedule("replay", words, middle, 1), self._without_commit(files, middle, files_too=True))
         for line, batch in places:
-            told = f"the driver is killed in micro-batch {batch}, before line {line} of {name}"
-            self._try(Schedule("replay", told, batch, 0), self._at_line(files, batch, line, Killed))
-        told = f"the driver is stopped after micro-batch {middle}, and started again"
-        self._try(Schedule("restart", told, middle, 2), self._restarted(files, middle))
+            words = f"the driver is killed in micro-batch {batch}, before line {line} of {name}"
+            self._try(Schedule("replay", words, batch, 0), self._at_line(files, batch, line, Killed))
+        words = f"the driver is stopped after micro-batch {middle}, and started again"
+        self._try(Schedule("restart", words, middle, 2), self._restarted(files, middle))
         for line, batch in places:
-            told = f"line {line} of {name} raises an error in micro-batch {batch}, once"
-            self._try(Schedule("error", told, batch, 1), self._at_line(files, batch, line, Failed))
+            words = f"line {line} of {name} raises an error in micro-batch {batch}, once"
+            self._try(Schedule("error", words, batch, 1), self._at_line(files, batch, line, Failed))
         self._try(Schedule("cut", "the input in one micro-batch"), self._again(self._cut(1)))
         self._try(Schedule("cut", "the input in other micro-batches"), self._again(self._cut(FILES + 2)))
         return Verdict(self._query.reference, len(self._expected), batches, self._trials, self._notes)
@@ -101,7 +103,7 @@ class QueryProver:
             world = self._world(files)
             world.give(batch + 1)
             failed = world.run()
-            for number in world.committed():  # one without data may have come after it
+            for number in world.committed():  # a micro-batch without data may have followed it
                 if number >= batch:
                     world.forget_commit(number)
                     if files_too:
@@ -124,7 +126,7 @@ class QueryProver:
     def _at_line(
         self, files: list[bytes], batch: int, line: int, error: type[BaseException]
     ) -> Callable[[], tuple[World, str]]:
-        """Raise as ``foreachBatch`` comes to a line in a micro-batch; then start again."""
+        """Raise when ``foreachBatch`` reaches a line in a micro-batch; then start the query again."""
 
         def run() -> tuple[World, str]:
             world, lines, calls = self._world(files), Lines(self._query.file), Counter[int]()
@@ -135,19 +137,19 @@ class QueryProver:
                     if number != batch or calls[number] > 1:
                         return function(frame, number)
                     lines.raise_at(line, error)
-                    said = ""
+                    message = ""
                     try:
                         return lines.call(function, frame, number)
-                    except Killed as end:  # which nothing of the user's own has caught
-                        said = str(end)
-                    raise RuntimeError(said)  # here, so that nothing keeps what the function had open
+                    except Killed as end:  # so no code of the user has caught it
+                        message = str(end)
+                    raise RuntimeError(message)  # here, so that it keeps no frame of the function, with open files, alive
 
                 return called
 
             world.give(len(files))
             world.run(change)
             if not lines.raised:
-                self._note(f"line {line} was not come to again, so nothing was tried there")
+                self._note(f"line {line} was not reached in that run, so nothing was tried there")
             return world, world.run()
 
         return run
@@ -169,15 +171,15 @@ class QueryProver:
             self._notes.append(note)
 
     def _ran(self, files: list[bytes], executed: dict[int, list[int]] | None = None) -> tuple[World, str]:
-        """Run all of it; which lines a call of ``foreachBatch`` executes is noted by micro-batch."""
+        """Run the query on all files. ``executed`` receives the lines that ``foreachBatch`` executed, by micro-batch."""
         world = self._world(files)
         world.give(len(files))
-        noted = {} if executed is None else executed
+        lines_by_batch = {} if executed is None else executed
 
         def change(function: Callable[..., Any]) -> Callable[..., Any]:
             def called(frame: Any, number: int) -> Any:
                 lines = Lines(self._query.file)
-                noted[number] = lines.executed
+                lines_by_batch[number] = lines.executed
                 return lines.call(function, frame, number)
 
             return called
@@ -194,23 +196,23 @@ class QueryProver:
 
 
 def _places(executed: dict[int, list[int]], middle: int) -> list[tuple[int, int]]:
-    """The lines to be tried, each with a micro-batch that executes it: the one in the middle, if that does."""
-    found: dict[int, int] = {}
+    """Return the lines at which to raise, each with a micro-batch that executes it, preferably the one in the middle."""
+    batch_by_line: dict[int, int] = {}
     for batch in sorted(executed, key=lambda number: (number != middle, number)):
         for line in executed[batch]:
-            found.setdefault(line, batch)
-    return list(found.items())
+            batch_by_line.setdefault(line, batch)
+    return list(batch_by_line.items())
 
 
 def _schema_of(spark: SparkSession, sample: Path) -> str:
-    """The schema of recorded input, as Spark infers it."""
+    """Return the schema that Spark infers from the recorded input, as DDL."""
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in spark.read.json(str(sample)).schema)
 
 
 def _compared(schedule: Schedule, expected: list[str], found: list[str], failed: str) -> Trial:
     if failed:
         return Trial(schedule, failed=failed)
-    wanted, there = Counter(expected), Counter(found)
-    more = there - wanted
+    wanted, rows = Counter(expected), Counter(found)
+    more = rows - wanted
     doubled = Counter({row: times for row, times in more.items() if row in wanted})
-    return Trial(schedule, sorted(doubled.elements()), sorted((wanted - there).elements()), sorted((more - doubled).elements()))
+    return Trial(schedule, sorted(doubled.elements()), sorted((wanted - rows).elements()), sorted((more - doubled).elements()))

@@ -1,4 +1,4 @@
-"""A user's query, loaded anew for each start, in a world of its own: recorded input, a sink and a checkpoint."""
+"""A user's query, loaded anew for each start, and the world that it runs in: recorded input, a sink and a checkpoint."""
 
 import importlib
 import importlib.util
@@ -20,11 +20,11 @@ from penstock.errors import ApplicationNotFoundError, RunFailedError
 from penstock.runtime.letters import NOT_THE_USERS
 
 WRITTEN = 1_700_000_000
-"""When the first file was written, as far as its time says."""
+"""The modification time given to the first input file, in seconds since the epoch."""
 
 
 class UserQuery:
-    """What the user has written: ``build(spark, source, sink, checkpoint)``, and how its sink is read.
+    """The user's module: its function ``build(spark, source, sink, checkpoint)``, and its optional read, clean and schema.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class UserQuery:
         self.load()
 
     def load(self) -> Any:
-        """The module, loaded anew as by a process that has just begun."""
+        """Load the module anew, as a new process would, and return it."""
         with _looking_in(self._here):
             try:
                 module = self._executed()
@@ -58,9 +58,9 @@ class UserQuery:
         return module
 
     def _executed(self) -> Any:
-        """The module, executed with all of its neighbours."""
-        for name, known in list(sys.modules.items()):
-            file = getattr(known, "__file__", None) or ""
+        """Execute the module and return it. Modules beside it leave `sys.modules`, so they are loaded anew, too."""
+        for name, loaded in list(sys.modules.items()):
+            file = getattr(loaded, "__file__", None) or ""
             if self._here and file.startswith(f"{self._here}{os.sep}") and not file.startswith(NOT_THE_USERS):
                 del sys.modules[name]
         sys.modules.pop(self._module, None)
@@ -75,7 +75,7 @@ class UserQuery:
         return module
 
     def build(self, *given: Any) -> StreamingQuery:
-        """Start the query."""
+        """Start the query, and return it."""
         query = getattr(self.load(), self._name)(*given)
         if not isinstance(query, StreamingQuery):
             raise RunFailedError(
@@ -84,12 +84,12 @@ class UserQuery:
         return query
 
     def read(self, spark: SparkSession, sink: str) -> list[str]:
-        """What the sink holds, by the module's own ``read(spark, sink)``, or as Parquet or JSON."""
+        """Return the sink's rows as sorted JSON texts, read by the module's ``read(spark, sink)``, or as Parquet or JSON."""
         module = self.load()
         own = getattr(module, "read", None)
         try:
-            found = own(spark, sink) if own is not None else _read_files(spark, sink)
-            rows = found.collect() if isinstance(found, DataFrame) else list(found)
+            content = own(spark, sink) if own is not None else _read_files(spark, sink)
+            rows = content.collect() if isinstance(content, DataFrame) else list(content)
         except Exception as error:
             raise RunFailedError(f"read(spark, sink) of {self.reference} fails: {type(error).__name__}: {error}") from error
         return sorted(
@@ -98,16 +98,16 @@ class UserQuery:
         )
 
     def clean(self, spark: SparkSession, sink: str) -> None:
-        """Let the module make its sink empty, if it says how."""
+        """Empty the sink by the module's ``clean(spark, sink)``, if it has that function."""
         own = getattr(self.load(), "clean", None)
         if own is not None:
             own(spark, sink)
 
     @property
     def schema(self) -> str | None:
-        """The input's schema in Spark's DDL, if the module gives it."""
-        given: str | None = getattr(self.load(), "schema", None)
-        return given
+        """The input's schema in Spark's DDL, from the module's variable ``schema``; None without one."""
+        schema_ddl: str | None = getattr(self.load(), "schema", None)
+        return schema_ddl
 
 
 def _read_files(spark: SparkSession, sink: str) -> Any:
@@ -118,11 +118,11 @@ def _read_files(spark: SparkSession, sink: str) -> Any:
 
 
 class World:
-    """A place in which a query is run from its beginning: input that is handed out file by file, a sink, a checkpoint.
+    """A directory in which a query runs from its beginning, with input that is released file by file, a sink and a checkpoint.
 
     Parameters
     ----------
-    files: the recorded input, JSON Lines, a micro-batch each.
+    files: the recorded input; each file has JSON Lines and makes one micro-batch.
     """
 
     def __init__(self, spark: SparkSession, query: UserQuery, place: Path, files: list[bytes], schema: str) -> None:
@@ -133,21 +133,21 @@ class World:
         query.clean(spark, str(self.sink))
 
     def give(self, upto: int) -> None:
-        """Hand out the files up to a number."""
+        """Release the first ``upto`` input files; those that were released already stay."""
         for number, content in enumerate(self._files[:upto]):
             file = self.input / f"{number:04d}.json"
             if not file.exists():
                 hidden = self.input / f".{number:04d}"
                 hidden.write_bytes(content)
-                os.utime(hidden, (WRITTEN + number, WRITTEN + number))  # by which Spark takes them in this order
+                os.utime(hidden, (WRITTEN + number, WRITTEN + number))  # Spark reads files in the order of these times
                 hidden.rename(file)
 
     def run(self, interpose: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None) -> str:
-        """Run the query until it has read all that is there; the error that it has ended with, or nothing.
+        """Run the query until it has read all released files. Returns its error as a text, empty if it did not fail.
 
         Parameters
         ----------
-        interpose: makes another function of the one that is given to ``foreachBatch``.
+        interpose: wraps the function that is given to ``foreachBatch``.
         """
         source = self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1).json(str(self.input))
         query: StreamingQuery | None = None
@@ -162,31 +162,31 @@ class World:
         finally:
             if query is not None:
                 query.stop()
-        found = query.exception()
-        return "" if found is None else reason_in(str(found))[0]
+        failure = query.exception()
+        return "" if failure is None else reason_in(str(failure))[0]
 
     def rows(self) -> list[str]:
-        """What the sink holds."""
+        """Return the rows in the sink, as sorted JSON texts."""
         return self._query.read(self._spark, str(self.sink))
 
     def committed(self) -> list[int]:
-        """The micro-batches that are committed."""
-        place = self.checkpoint / "commits"
-        return sorted(int(path.name) for path in place.iterdir() if path.name.isdigit()) if place.exists() else []
+        """Return the numbers of the committed micro-batches, in order."""
+        directory = self.checkpoint / "commits"
+        return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit()) if directory.exists() else []
 
     def forget_commit(self, batch: int) -> None:
-        """Undo the last thing that Spark does for a micro-batch, as if the driver had been killed before it."""
+        """Remove the entry that commits a micro-batch, as if the driver had been killed before Spark wrote it."""
         _remove(self.checkpoint / "commits" / str(batch))
 
     def forget_files(self, batch: int) -> bool:
-        """Undo the entry of a file sink's own log; whether it has one."""
+        """Remove a micro-batch's entry in a file sink's own log; returns whether there was one."""
         entry = self.sink / "_spark_metadata" / str(batch)
-        there = entry.exists()
+        existed = entry.exists()
         _remove(entry)
-        return there
+        return existed
 
     def remove(self) -> None:
-        """Leave nothing."""
+        """Empty the sink, and remove the directory."""
         self._query.clean(self._spark, str(self.sink))
         shutil.rmtree(self._place, ignore_errors=True)
 
@@ -198,7 +198,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _looking_in(directory: str) -> Iterator[None]:
-    """Within the block, modules are looked for in a directory, too."""
+    """Within the block, a directory is on the path for modules."""
     if not directory:
         yield
         return
@@ -211,7 +211,7 @@ def _looking_in(directory: str) -> Iterator[None]:
 
 @contextmanager
 def _interposed(change: Callable[[Callable[..., Any]], Callable[..., Any]] | None) -> Iterator[None]:
-    """Within the block, ``foreachBatch`` is given another function."""
+    """Within the block, ``change`` wraps each function that is given to ``foreachBatch``."""
     if change is None:
         yield
         return

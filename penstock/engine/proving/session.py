@@ -1,4 +1,4 @@
-"""A plain Spark for a user's query: none of our own settings but few partitions and no page."""
+"""A plain Spark session for a user's query: without Penstock's settings, but with few partitions and no web page."""
 
 import os
 import sys
@@ -20,11 +20,11 @@ def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> I
 
     Parameters
     ----------
-    packages: Maven coordinates, divided by commas. log: where what Spark prints goes.
+    packages: Maven coordinates, separated by commas. log: the file for Spark's output.
     """
     installed()
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of its workers, which would be any that is called python3
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for its workers, which would otherwise run any python3
     builder = SparkSession.builder.master("local[2]").appName("penstock prove")
     for name, value in {**SETTINGS, **({"spark.jars.packages": packages} if packages else {}), **conf}.items():
         builder = builder.config(name, value)
@@ -39,16 +39,16 @@ def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> I
 
 @contextmanager
 def _printing_into(log: Path) -> Iterator[None]:
-    """Within the block, this process and those that it starts print into a file; the latter do so from then on."""
+    """Within the block, this process prints to a file. Processes started in the block do so for good."""
     sys.stdout.flush()
     sys.stderr.flush()
-    before = os.dup(1), os.dup(2)
+    saved_descriptors = os.dup(1), os.dup(2)
     with log.open("ab") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
     try:
         yield
     finally:
-        for number, kept in zip((1, 2), before, strict=True):
-            os.dup2(kept, number)
-            os.close(kept)
+        for number, saved in zip((1, 2), saved_descriptors, strict=True):
+            os.dup2(saved, number)
+            os.close(saved)

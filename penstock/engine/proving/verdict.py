@@ -1,4 +1,4 @@
-"""What was found of a query, as text, as JSON, and as a page with a line of time for each schedule."""
+"""The prover's findings on a query, as text, as JSON, and as an HTML page with a timeline for each schedule."""
 
 from html import escape
 from typing import Any, Literal
@@ -9,8 +9,8 @@ Guarantee = Literal["exactly once", "at least once", "lossy", "stuck", "differs"
 Rows = list[str]
 
 Kind = Literal["repeat", "replay", "restart", "error", "cut"]
-"""What is done: all of it once more; a kill, by which a micro-batch is run twice; a start after a stop; an error of a call;
-other micro-batches."""
+"""How the query is disturbed: it runs once more from the beginning; a kill makes a micro-batch run twice; it is stopped and
+started again; a call fails; its input is cut into other micro-batches."""
 
 SHOWN = 5
 MEANINGS: dict[Guarantee, str] = {
@@ -26,16 +26,16 @@ MEANINGS: dict[Guarantee, str] = {
 WORST_FIRST: tuple[Guarantee, ...] = ("lossy", "stuck", "at least once", "differs")
 
 STEPS = {"offsets": "offsets written", "sink": "the sink's work", "commit": "commit written"}
-"""Of Spark's protocol, for each micro-batch."""
+"""The steps of Spark's protocol for each micro-batch."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """What is done to a query.
+    """One way to disturb a query.
 
     Parameters
     ----------
-    kind: what is done, and in words. batch: the micro-batch at which; None where none is special. step: after which of `STEPS`
-        the driver ends, counted from 0; None for no end.
+    kind, words: the disturbance, and its description. batch: the disturbed micro-batch; None if there is no particular one.
+        step: the index in `STEPS` of the last step before the driver ends; None if it does not end.
     """
 
     kind: Kind
@@ -45,12 +45,12 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Trial(msgspec.Struct):
-    """A schedule, and in what its rows differ from those of the query that nothing has disturbed.
+    """The result of a schedule: how its rows differ from those of the undisturbed query.
 
     Parameters
     ----------
-    doubled: rows that are there too often. missing: that are not there. other: that should not be there at all.
-    failed: the error of a query that could not go on; empty, if it could.
+    doubled: rows that are there too often. missing: rows that are not there. other: rows that should not be there at all.
+    failed: the error if the query could not go on; empty otherwise.
     """
 
     schedule: Schedule
@@ -61,7 +61,7 @@ class Trial(msgspec.Struct):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What it shows."""
+        """The guarantee that this trial shows."""
         if self.failed:
             return "stuck"
         if not (self.missing or self.doubled or self.other):
@@ -69,20 +69,20 @@ class Trial(msgspec.Struct):
         match self.schedule.kind:
             case "repeat" | "cut":
                 return "differs"
-            case "restart":  # nothing was run twice, so what is not there was kept in the process
+            case "restart":  # nothing ran twice, so missing rows were only in the process's memory
                 return "lossy" if self.missing else "at least once"
-            case "replay":  # what is not the same has been done twice: added to a sum, say
+            case "replay":  # differing rows had an effect twice, such as an addition to a sum
                 return "lossy" if self.missing and not self.other else "at least once"
             case _:
                 return "lossy" if self.missing else "differs" if self.other else "at least once"
 
 
 class Verdict(msgspec.Struct):
-    """What a prover has to say of a query.
+    """The result of the prover for a query.
 
     Parameters
     ----------
-    rows: of the query that nothing has disturbed. notes: what was not tried, and why.
+    rows: the number of rows of the undisturbed query. notes: which schedules were not tried, and why.
     """
 
     query: str
@@ -93,23 +93,23 @@ class Verdict(msgspec.Struct):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The worst that a trial has shown; where two runs differ that nothing has disturbed, nothing else can be told."""
+        """The worst guarantee of all trials; if two undisturbed runs differ, it is ``differs``: nothing else is known then."""
         if any(trial.schedule.kind == "repeat" and trial.guarantee == "differs" for trial in self.trials):
             return "differs"
-        for one in WORST_FIRST:
-            if any(trial.guarantee == one for trial in self.trials):
-                return one
+        for guarantee in WORST_FIRST:
+            if any(trial.guarantee == guarantee for trial in self.trials):
+                return guarantee
         return "exactly once"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        found = msgspec.to_builtins(self)
-        for trial, told in zip(self.trials, found["trials"], strict=True):
-            told["guarantee"] = trial.guarantee
-        return {"verdict": self.guarantee, **found}
+        """Return the verdict as plain data for JSON."""
+        data = msgspec.to_builtins(self)
+        for trial, trial_data in zip(self.trials, data["trials"], strict=True):
+            trial_data["guarantee"] = trial.guarantee
+        return {"verdict": self.guarantee, **data}
 
     def to_text(self) -> str:
-        """For a screen."""
+        """Return the verdict as text for a terminal."""
         lines = [
             f"{self.query}: {self.rows:,} rows in {self.microbatches} micro-batches; {len(self.trials)} schedules were tried."
         ]
@@ -120,7 +120,7 @@ class Verdict(msgspec.Struct):
         return "\n".join([*lines, f"{self.guarantee.capitalize()}: {MEANINGS[self.guarantee]}."])
 
     def to_html(self) -> str:
-        """A page that stands for itself."""
+        """Return the verdict as a self-contained HTML page."""
         rows = "\n".join(map(self._drawn, self.trials))
         notes = "".join(f"<p>{escape(note)}.</p>" for note in self.notes)
         return PAGE.format(
@@ -135,14 +135,14 @@ class Verdict(msgspec.Struct):
         )
 
     def _drawn(self, trial: Trial) -> str:
-        """A schedule, with a line of time where it has the same micro-batches."""
+        """Draw a trial in HTML, with a timeline unless its micro-batches are cut differently."""
         schedule = trial.schedule
         batches = [] if schedule.kind == "cut" else range(self.microbatches)
         boxes = "".join(_box(batch, schedule.step if schedule.batch == batch else None) for batch in batches)
-        said = "".join(f"<li>{escape(line)}</li>" for line in _said(trial))
+        differences = "".join(f"<li>{escape(line)}</li>" for line in _said(trial))
         return (
             f'<section class="{KINDS[trial.guarantee]}"><h2>{escape(trial.guarantee)}</h2><p>{escape(schedule.words)}</p>'
-            f'<div class="time">{boxes}</div><ul>{said}</ul></section>'
+            f'<div class="time">{boxes}</div><ul>{differences}</ul></section>'
         )
 
 
@@ -150,7 +150,7 @@ END = '<i class="end" title="the driver ends">&#10005;</i>'
 
 
 def _box(batch: int, last: int | None) -> str:
-    """A micro-batch with its steps; where the driver ends after one of them, that, and the micro-batch again."""
+    """Draw a micro-batch with its steps. If the driver ends after one of them, draw that end, and the repeated micro-batch."""
     whole = f'<div class="batch"><b>{batch}</b>{_steps(len(STEPS))}</div>'
     if last is None:
         return whole

@@ -1,1 +1,1 @@
-"""From a group of elements to a query of Spark, and what of it runs in Spark's Python workers, which import little else."""
+"""Compiles a group of elements to a Spark query. Has the code for Spark's Python workers, which import little else."""

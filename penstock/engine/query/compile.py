@@ -1,4 +1,4 @@
-"""From the wiring of a group to one streaming DataFrame, whose rows are the tallies of its stages.
+"""Compiles the wiring of a group to one streaming DataFrame, whose rows are the tallies of its stages.
 
 Each source is decoded and run through the keyless elements behind it in one `mapInArrow`; each
 keyed hop is a shuffle by bucket and one `transformWithStateInPandas`, which also runs the keyless
@@ -23,7 +23,7 @@ SPARK_SEED = 42
 
 
 def compile_group(spark: SparkSession, reference: WiringReference, sources: list[BoundSource], started_us: int) -> DataFrame:
-    """The streaming DataFrame of a group of elements in the event and batch dialects."""
+    """Return the streaming DataFrame of a group of elements in the event and batch dialects."""
     wiring = reference.resolve()
     frames = [_source_stage(spark, reference, wiring, bound, started_us) for bound in sources]
     frame = frames[0]
@@ -42,7 +42,7 @@ def compile_group(spark: SparkSession, reference: WiringReference, sources: list
 
 
 def bucket_labels(partitions: int) -> list[int]:
-    """For each bucket an integer that Spark's hash partitioning sends to a partition of its own.
+    """Return for each bucket an integer that Spark's hash partitioning sends to a partition of its own.
 
     Spark's partition of an int is its Murmur3 hash with seed 42, modulo the number of partitions.
     """
@@ -67,7 +67,7 @@ def _source_stage(
 
 
 def with_watermark(frame: DataFrame, event_time: EventTime) -> DataFrame:
-    """Events on the wire, with a watermark that follows them."""
+    """Add to a DataFrame of events on the wire a watermark that follows their event times."""
     own = F.timestamp_micros(F.when(F.col("time") != NONE, F.col("time")))
     delay = f"{round(event_time.lateness * 1000)} milliseconds"
     # Dropped again, so that Spark keeps the watermark but leaves the judgement of lateness to the containers.

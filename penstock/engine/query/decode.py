@@ -1,4 +1,4 @@
-"""The first stage on Spark: rows of a source become events. Spark's Python workers import this and `hop`, so little else."""
+"""The first stage on Spark, which decodes a source's rows to events. Python workers import this, so it imports little."""
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from penstock.connectors.source import BoundSource, Frames, RowKind
 
 TASK_SHIFT = 33
-"""Below the source's number, ``minor`` is the task's number and the row's within it."""
+"""The lineage's ``minor`` has, from high to low bits, the number of the source, of the task, and of the row in the task."""
 
 
 def decoder(
     reference: WiringReference, number: int, bound: "BoundSource", output: Callable[..., FileOutput] = FileOutput
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` is to call: the rows of a source in, tallies and what goes to the first hop out.
+    """Return the function for `mapInArrow` that turns a source's rows into tallies and rows for the first hop.
 
     Parameters
     ----------
-    output: where rows for sinks go.
+    number: of the source in the wiring. output: makes the place where rows for sinks are staged.
     """
     rows = _Rows(bound, number)
 
@@ -41,11 +41,11 @@ def decoder(
         listen(reference.log_level)
         stage = Stage(wiring, 0, partition, output(wiring.sinks, f"0-{partition:05d}"))
         entrance = Entrance(stage, wiring.topology.sources[number])
-        now, coming = None, copy(rows)
+        now, task_rows = None, copy(rows)
         for batch in batches:
             if now is None and batch.num_rows:
                 now = batch.column("now")[0].as_py()
-            for _ in coming.enter(entrance, batch, partition):
+            for _ in task_rows.enter(entrance, batch, partition):
                 if len(stage.outbox):
                     yield stage.outbox.take()
         if now is not None:
@@ -58,7 +58,7 @@ def decoder(
 def typed(
     reference: WiringReference, number: int, bound: "BoundSource"
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` is to call for a query element: the rows of a source in, its events out, in columns."""
+    """Return the function for `mapInArrow` that turns a source's rows into its events in columns, for query elements."""
     rows = _Rows(bound, number)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,11 +74,11 @@ def typed(
 
 
 class _Rows:
-    """The rows of a source on their way in. It travels to executors, where each task counts them in a copy of its own.
+    """Passes a source's rows to a stage. Spark sends it to executors, where each task numbers rows with a copy of its own.
 
     Parameters
     ----------
-    number: of the source among those of the group.
+    number: the source's index among the group's sources.
     """
 
     def __init__(self, bound: "BoundSource", number: int) -> None:
@@ -86,7 +86,7 @@ class _Rows:
         self._done = 0
 
     def enter(self, entrance: Entrance, batch: pa.RecordBatch, partition: int) -> Iterator[None]:
-        """Let the events of Spark's rows in, a part at a time."""
+        """Pass a batch of Spark's rows, or the parts of the files that they name, to the entrance; yields after each part."""
         if self._files is None:
             _enter(entrance, batch, self._kind, self._frames, self._lineage(batch, partition))
             yield

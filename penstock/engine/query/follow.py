@@ -1,4 +1,4 @@
-"""Spark's view of a sequence, from which Penstock itself admits events to micro-batches."""
+"""A Spark data source in Python that reads a sequence. Penstock decides how many events each micro-batch admits."""
 
 import time
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -21,28 +21,28 @@ ROWS = pa.schema([("payload", pa.binary()), ("born", pa.int64()), ("minor", pa.i
 
 
 class FollowDataSource(DataSource):
-    """Registered with Spark under a name of our own."""
+    """The data source, registered with Spark under the name `FORMAT`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> str:
-        """Payload, birth, and the number of the event."""
+        """Return the schema: an event's payload, its birth, and its number in the sequence."""
         return "payload binary, born bigint, minor bigint"
 
     def streamReader(self, schema: Any) -> "FollowReader":
-        """The reader."""
+        """Return the reader of the stream that the options describe."""
         followed = msgspec.json.decode(self.options["followed"], type=Followed)
         return FollowReader(followed, int(self.options["parts"]), msgspec.json.decode(self.options["beginning"]))
 
 
 class Range(InputPartition):
-    """Events of a sequence for one task."""
+    """A contiguous range of a sequence's events, for one task."""
 
     def __init__(self, start: int, end: int, started: float, mark: Any) -> None:
         super().__init__((start, end, started))
@@ -50,10 +50,10 @@ class Range(InputPartition):
 
 
 class FollowReader(DataSourceStreamReader):
-    """Admits events and reads them in contiguous ranges, so that order is kept.
+    """Admits events to micro-batches, and reads them in contiguous ranges, so that order is kept.
 
-    Spark 4.0 and 4.1 do not say from where on a micro-batch is to go, so it is remembered: they ask for the offset of one after
-    the other, and when a query starts again for the partitions of what it has planned last.
+    Spark 4.0 and 4.1 do not pass the start offset of the next micro-batch, so it is remembered here: they ask for the end
+    offsets one after the other and, when a query is restarted, first for the partitions of the last planned micro-batch.
     """
 
     def __init__(self, followed: Followed, parts: int, beginning: dict[str, Any]) -> None:
@@ -64,15 +64,15 @@ class FollowReader(DataSourceStreamReader):
         self._end: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where the run has begun: the start of the sequence, and of its clock."""
+        """Return the offset at which the run began, which holds the start of its clock, too."""
         return self._beginning
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Some limit, so that the admission is asked; `ReadAllAvailable` goes past it."""
+        """Return a limit, so that Spark lets the admission decide; with `ReadAllAvailable`, everything is admitted."""
         return ReadMaxRows(self._admission.max_rows)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
-        """How far the next micro-batch goes."""
+        """Return the end offset of the next micro-batch."""
         self._at = self._next(self._at if start is None else start, limit)
         return self._at
 
@@ -89,19 +89,19 @@ class FollowReader(DataSourceStreamReader):
         return _marked({**start, "end": end}, "mark", source.sequence.bookmark(end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The end of the sequence when a micro-batch was last asked for, so that a progress says what it has left."""
+        """Return the end of the sequence at the last `latestOffset`, so that progress reports show how many events wait."""
         return self._end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Contiguous ranges of nearly one size."""
+        """Divide a micro-batch into contiguous ranges of nearly equal size."""
         self._at = end
-        if start["started"] != end["started"]:  # the first batch again: Spark has asked anew where it starts
+        if start["started"] != end["started"]:  # Spark repeats the first batch, and got a new initial offset
             start = {**end, "end": end["first"], "mark": end.get("first_mark")}
         edges = np.linspace(start["end"], end["end"], self._parts + 1).astype(int).tolist()
         return [Range(low, high, end["started"], _mark(start)) for low, high in pairwise(edges) if low < high]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One range, as Arrow record batches."""
+        """Yield the events of a range as Arrow record batches."""
         assert isinstance(partition, Range)
         sequence = self._followed.open().sequence
         sequence.turn_to(partition.mark)
@@ -114,10 +114,10 @@ class FollowReader(DataSourceStreamReader):
 
 
 def _marked(offset: dict[str, Any], name: str, mark: Any) -> dict[str, Any]:
-    """An offset with a bookmark, if the sequence has one."""
+    """Return an offset with a bookmark added, if the sequence has one."""
     return offset if mark is None else {**offset, name: mark}
 
 
 def _mark(offset: dict[str, Any]) -> Any:
-    """Where an offset's events are found: its own bookmark, or that of the run's start."""
+    """Return the bookmark from which to read an offset's events: its own, or the one of the run's start."""
     return offset.get("mark", offset.get("first_mark"))

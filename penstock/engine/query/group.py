@@ -1,4 +1,4 @@
-"""Groups: which elements run fused in one Spark query, and which streams cross between queries."""
+"""Groups: which elements run together in one Spark query, and which streams cross between queries."""
 
 import re
 from collections.abc import Mapping
@@ -15,21 +15,21 @@ from penstock.runs.layout import MAIN
 
 @dataclass(frozen=True)
 class Group:
-    """Elements that share a query; ``hops`` are the streams it leaves for other groups, ``sources`` those it reads."""
+    """Elements that share a query. ``hops`` are the streams that it hands on to other groups, ``sources`` those it reads."""
 
     name: str
     elements: tuple[str, ...]
     hops: tuple[str, ...]
     sources: tuple[str, ...]
     native: bool
-    """Whether all its elements are in the query dialect, so that Spark plans the whole."""
+    """Whether all elements are in the query dialect, so that Spark plans the whole group."""
 
 
 def group_elements(topology: Topology, wanted: Mapping[str, str]) -> list[Group]:
-    """Divide a topology into groups, in an order in which each comes after those that feed it.
+    """Divide a topology into groups, sorted so that each comes after those that feed it.
 
-    Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads columns that nothing else
-    reads, so wherever its input is shared, or made by Python, a group begins.
+    Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads columns that no other element
+    can read, so a new group begins wherever its input is shared, or comes from Python elements.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def group_elements(topology: Topology, wanted: Mapping[str, str]) -> list[Group]
 
     Raises
     ------
-    ConfigurationError: ``wanted`` names an element that there is not.
-    TopologyError: the groups would wait for each other.
+    ConfigurationError: ``wanted`` names an unknown element, or a group's name has characters that are not allowed.
+    TopologyError: the groups would feed each other, or a stream is made in several groups and read in one of them.
     """
     names = [element.name for element in topology.elements]
     for name in wanted:
@@ -48,11 +48,13 @@ def group_elements(topology: Topology, wanted: Mapping[str, str]) -> list[Group]
             raise ConfigurationError(
                 f"The group {wanted[name]!r} of {name} holds a character other than letters, digits, '-', '_' and '.'."
             )
+    # A label is the name asked for, followed by what forces a group of its own: a query element, or a level of Python ones.
     levels = _levels(topology)
     label = {}
     for element in topology.elements:
         part = element.name if element.dialect == "query" else levels[element.name] or None
         label[element.name] = "-".join(str(word) for word in (wanted.get(element.name, MAIN), part) if word is not None)
+    # A chain of query elements shares a query, because nothing else reads the streams between them.
     for element in _in_topological_order(topology):
         feeder = _only_feeder(topology, element)
         if feeder is not None and wanted.get(feeder) == wanted.get(element.name):
@@ -93,9 +95,9 @@ def _in_topological_order(topology: Topology) -> list[Element]:
 
 
 def _levels(topology: Topology) -> dict[str, int]:
-    """How many times the events of each element have gone from Python to a query and come back.
+    """Return how many times the events of each element have passed from Python elements to query elements.
 
-    Elements of different levels cannot share a group, for each would have to wait for the other.
+    Elements of different levels cannot share a group, because that group would feed another one and read from it.
     """
     levels: dict[str, int] = {}
     for element in _in_topological_order(topology):
@@ -111,17 +113,17 @@ def _levels(topology: Topology) -> dict[str, int]:
 
 
 def _only_feeder(topology: Topology, element: Element) -> str | None:
-    """The query element whose output this query element alone reads, if that is all that it reads."""
+    """Return the query element that feeds a query element, if it feeds nothing else and is its only input; else None."""
     if element.dialect != "query" or len(element.inputs) != 1:
         return None
     stream = element.inputs[0]
     producers = topology.producers(stream)
-    alone = len(topology.consumers(stream)) == 1 and not topology.sinks_of(stream)
-    return producers[0].name if alone and len(producers) == 1 and producers[0].dialect == "query" else None
+    unshared = len(topology.consumers(stream)) == 1 and not topology.sinks_of(stream)
+    return producers[0].name if unshared and len(producers) == 1 and producers[0].dialect == "query" else None
 
 
 def _owners(topology: Topology, label: dict[str, str]) -> dict[Stream[Any], str]:
-    """The one group that reads each source."""
+    """Return, for each source, the label of the one group that reads it."""
     owner: dict[Stream[Any], str] = {}
     for source in topology.sources:
         consumers = topology.consumers(source)

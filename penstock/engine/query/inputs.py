@@ -1,8 +1,8 @@
-"""Sources of a native query, which it decodes itself, and the count of what it has read.
+"""The sources of a native query: decoding them within the query, and counting the events that it reads.
 
-Spark plans as it sees fit how often a query evaluates an input, and whether at all. So the rows of each micro-batch are decoded
-once more, by a job of their own whose tallies are the count and which keeps the dead letters: in place of a query of their own,
-whose files the native one would have to wait for.
+Spark decides how often a query evaluates an input, and whether at all, so counting within the query would be wrong. The rows of
+each micro-batch are therefore decoded a second time, by a job that counts them and keeps the dead letters. A separate query for
+each source would do this as well, but the native query would have to wait for its files.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from penstock.runtime.wire import TALLY, WIRE
 from penstock.runtime.wiring import WiringReference
 
 MARK = "penstock input "
-"""Begins the name that the rows of a source have in the query's plan."""
+"""The prefix of the alias by which a source's rows are found in the query's plan."""
 NO_DATA = "LocalRelation"
-"""What Spark puts in the place of a source that has none in a micro-batch."""
+"""The plan node by which Spark replaces a source without data in a micro-batch."""
 
 
 class Inputs:
@@ -33,7 +33,7 @@ class Inputs:
 
     Parameters
     ----------
-    wiring: of the group. sources: all that it reads.
+    wiring: the group's wiring. sources: all sources of the group.
     """
 
     def __init__(self, wiring: WiringReference, sources: Sequence[BoundSource]) -> None:
@@ -46,7 +46,7 @@ class Inputs:
         }
 
     def frame(self, spark: SparkSession, name: str, started_us: int) -> DataFrame:
-        """The events of a source, decoded within the query; without those that cannot be."""
+        """Return a source's events, decoded within the query, without those that cannot be decoded."""
         bound, number = self._bound[name], self._numbers[name]
         rows = frame_of(spark, bound, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
         wiring = self._reading.resolve()
@@ -55,16 +55,16 @@ class Inputs:
         return marked.mapInArrow(typed(self._reading, number, bound), from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
     def count(self, query: StreamingQuery, batch: DataFrame) -> list[Tally]:
-        """The tallies of what a micro-batch reads, which is under way.
+        """Return the tallies of the events that the micro-batch under way reads.
 
         Parameters
         ----------
-        batch: its result, which is not evaluated here.
+        batch: the micro-batch's result, which is not evaluated here.
         """
         if not self._bound:
             return []
         session = batch.sparkSession
-        # What stands in a stream's plan is no stream, and may be run as it is once Spark does not look for one.
+        # In a micro-batch's plan the streams are replaced by static data, so its parts can run once Spark's check is off.
         session.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         frames = [
             frame.mapInArrow(
@@ -82,12 +82,12 @@ class Inputs:
 
 
 def _rows_read(query: StreamingQuery, session: SparkSession) -> dict[str, DataFrame]:
-    """The rows of each marked source that has any in the micro-batch under way, before they are decoded."""
-    found: dict[str, DataFrame] = {}
+    """Return, by name, the undecoded rows of each marked source that has data in the micro-batch under way."""
+    frames: dict[str, DataFrame] = {}
     assert session._jvm is not None
     dataset = getattr(session._jvm, "org.apache.spark.sql.classic.Dataset")
     for node in nodes(query._jsq.streamingQuery().lastExecution().logical()):
         name = node.identifier().name() if node.nodeName() == "SubqueryAlias" else ""
         if name.startswith(MARK) and not all(leaf.nodeName() == NO_DATA for leaf in leaves(node)):
-            found.setdefault(name.removeprefix(MARK), DataFrame(dataset.ofRows(session._jsparkSession, node), session))
-    return found
+            frames.setdefault(name.removeprefix(MARK), DataFrame(dataset.ofRows(session._jsparkSession, node), session))
+    return frames

@@ -1,4 +1,4 @@
-"""Groups made only of query-dialect elements: Spark plans the whole, no Python touches an event."""
+"""Native groups, whose elements are all in the query dialect: Spark plans the whole, and no Python handles an event."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ from penstock.storage.place import address, is_local, path_of
 from penstock.storage.tables import rows_of
 
 DIRECT = {"mapreduce.fileoutputcommitter.algorithm.version": "2", "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
-"""The directory written to is staged as a whole, so tasks need not stage their files once more within it."""
+"""Writer options. The target directory is a staging directory already, so tasks need not stage their files within it."""
 
 STATEFUL = frozenset(
     (
@@ -50,33 +50,33 @@ STATEFUL = frozenset(
         "TransformWithStateInPandas",
     )
 )
-"""What a plan calls the operators that keep state from micro-batch to micro-batch, where their input is a stream."""
+"""Names, in Spark's plans, of operators that keep state between micro-batches if their input is a stream."""
 
 WHOLE = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""As in the other dialects, a field that is None is written as null (it may have no default to be read back by), and times have
-their microseconds."""
+"""JSON options to write as the other dialects do: None as null, because a field may have no default for reading it back, and
+times with microseconds."""
 
 
 def compile_native(
     spark: SparkSession, topology: Topology, sources: list[BoundSource], inputs: Inputs, started_us: int
 ) -> tuple[DataFrame, list[str]]:
-    """The streaming DataFrame that a chain of query elements makes of its sources, and the sources in the order in
-    which Spark's plan has them; one that is read twice is there twice.
+    """Return the streaming DataFrame of a chain of query elements, and the names of its sources in the order of Spark's plan,
+    in which a source that is read twice occurs twice.
 
     Raises
     ------
     EmissionError: an element's output lacks a column of its stream, or has it in another type.
-    TopologyError: an element does not read one of its inputs, or reads a stream that is none.
+    TopologyError: an element does not read one of its inputs, or reads a stream that is not an input.
     """
     frames: dict[Stream[Any], DataFrame] = {}
     for bound in sources:
         stream = topology.stream(bound.source.name)
         frames[stream] = inputs.frame(spark, stream.name, started_us)
-    known = {_streams(spark, frame)[0]: stream.name for stream, frame in frames.items()}
+    names_by_stream = {_streams(spark, frame)[0]: stream.name for stream, frame in frames.items()}
     result = next(iter(frames.values()))
     for element in topology.in_order:
         stream = element.emits[0]
@@ -84,15 +84,15 @@ def compile_native(
         frames[stream] = result = conform(element.name, output, stream)
     if has_join(topology):
         _refuse_state_besides(topology, result)
-    return result, _order(topology, known, _streams(spark, result))
+    return result, _order(topology, names_by_stream, _streams(spark, result))
 
 
 def _refuse_state_besides(topology: Topology, result: DataFrame) -> None:
-    """Refuse a query of a join that has other operators with state, for Spark judges lateness in one way for all of a query.
+    """Refuse a query with a join and another stateful operator, because Spark judges lateness in one way for a whole query.
 
     Raises
     ------
-    TopologyError: names the elements, of which some are to be in a query of their own.
+    TopologyError: there is one; the text names the elements that should be split into two queries.
     """
     plan = result._jdf.queryExecution().analyzed()
     if sum(_has_state(node) for node in nodes(plan)) > 1:
@@ -105,14 +105,14 @@ def _refuse_state_besides(topology: Topology, result: DataFrame) -> None:
 
 
 def _has_state(node: Any) -> bool:
-    """Whether Spark keeps state for an operator from micro-batch to micro-batch."""
+    """Whether a plan's operator keeps state between micro-batches."""
     if not node.isStreaming() or node.nodeName() not in STATEFUL:
         return False
     return node.nodeName() != "Join" or bool(node.left().isStreaming() and node.right().isStreaming())
 
 
 def _planned(element: Element, inputs: list[DataFrame]) -> Any:
-    """What an element makes of its inputs."""
+    """Return an element's output for its inputs."""
     if isinstance(element.body, WindowQuery):
         return windowed(element.name, element.body, *inputs)
     if isinstance(element.body, JoinQuery):
@@ -121,21 +121,21 @@ def _planned(element: Element, inputs: list[DataFrame]) -> Any:
 
 
 def _streams(spark: SparkSession, frame: DataFrame) -> list[int]:
-    """What tells the streams that a plan reads, from left to right, which is how Spark numbers them.
+    """Return identities of the streams that a plan reads, from left to right, which is Spark's order of numbering.
 
-    A plan that reads a stream twice has two leaves of it, which share what they read from.
+    A plan that reads a stream twice has two leaves with the same identity, as they share the object that they read from.
     """
     streams = [leaf for leaf in leaves(frame._jdf.queryExecution().analyzed()) if leaf.isStreaming()]
-    read = [leaf.dataSource() if leaf.nodeName() == "StreamingRelation" else leaf.table() for leaf in streams]
+    stream_sources = [leaf.dataSource() if leaf.nodeName() == "StreamingRelation" else leaf.table() for leaf in streams]
     assert spark._jvm is not None
-    return [spark._jvm.System.identityHashCode(one) for one in read]
+    return [spark._jvm.System.identityHashCode(source) for source in stream_sources]
 
 
 def _order(topology: Topology, known: dict[int, str], found: list[int]) -> list[str]:
     element = topology.in_order[-1].name
     if not set(found) <= set(known):
         raise TopologyError(
-            f"Element {element} reads a stream of its own making: declare it as a source, for no count has its events."
+            f"Element {element} reads a stream that it creates itself, so its events are not counted: declare it as a source."
         )
     missing = sorted({known[leaf] for leaf in set(known) - set(found)})
     if missing:
@@ -144,22 +144,22 @@ def _order(topology: Topology, known: dict[int, str], found: list[int]) -> list[
 
 
 def conform(element: str, output: Any, stream: Stream[Any]) -> DataFrame:
-    """An element's output, with the columns of the stream that it goes into.
+    """Return an element's output with exactly the columns of its stream, cast to their types.
 
     Raises
     ------
-    EmissionError: it lacks one, or has it in another type.
+    EmissionError: the output is no DataFrame, lacks a column, or has one that cannot be cast.
     """
     if not isinstance(output, DataFrame):
         raise EmissionError(f"{element} returned {type(output).__name__}; the query dialect returns a DataFrame.")
-    wanted = from_arrow_schema(Codec(stream.event_type).schema, prefer_timestamp_ntz=True)
-    missing = [name for name in wanted.names if name not in output.columns]
+    schema = from_arrow_schema(Codec(stream.event_type).schema, prefer_timestamp_ntz=True)
+    missing = [name for name in schema.names if name not in output.columns]
     if missing:
         raise EmissionError(
             f"{element} returned columns {', '.join(output.columns)}, without {', '.join(missing)} of stream {stream.name}."
         )
     try:
-        return output.select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in wanted))
+        return output.select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in schema))
     except AnalysisException as error:
         raise EmissionError(
             f"{element} returned a column that cannot be cast to its type in {stream.name}: {error}."
@@ -176,38 +176,38 @@ class NativeWriter:
         self._codec = Codec(self._stream.event_type)
 
     def write(self, frame: DataFrame, counted: list[Tally]) -> list[Tally]:
-        """Write a micro-batch to every sink and say what was read and written.
+        """Write a micro-batch to every sink, and return the tallies of what was read and written.
 
         Parameters
         ----------
-        frame: the batch, static.
-        counted: what it took in.
+        frame: the batch, as a static DataFrame.
+        counted: the tallies of the events that it reads.
         """
         stream = self._stream
         leaving = self._topology.sinks_of(stream)
         sinks = [self._sinks[label(sink.name, "hop" if sink.hop else "sink")] for sink in leaving]
         tally = Tally(stage=0, partition=0)
-        taken = [births for each in counted for births in each.births]
+        births_read = [births for source_tally in counted for births in source_tally.births]
         if len(sinks) > 1:
             frame.persist()
         for sink in sinks:
-            born = max((births.newest_us for births in taken if births.counts), default=NONE)
+            born = max((births.newest_us for births in births_read if births.counts), default=NONE)
             rows = list(self._write(frame.withColumn(BORN, F.lit(born)) if sink.role == "hop" else frame, sink))
             tally.files.extend(rows)
             tally.streams[stream.name] = tally.outputs[sink.label] = sum(file.rows for file in rows)
         if not sinks:
             tally.streams[stream.name] = frame.count()
         frame.unpersist()
-        for each in counted:
-            for name in each.sources:  # one, in each task; births are of those of its events that columns can hold
-                self._hand(tally, name, sum(births.count for births in each.births))
-            each.births = []
+        for source_tally in counted:
+            for name in source_tally.sources:  # one source in each task; births exclude events that columns cannot hold
+                self._hand(tally, name, sum(births.count for births in source_tally.births))
+            source_tally.births = []
         if any(sink.role != "hop" for sink in sinks):
-            tally.births = taken
+            tally.births = births_read
         return [tally, *counted]
 
     def _hand(self, tally: Tally, source: str, events: int) -> None:
-        """Count what the elements that read a source were handed."""
+        """Add a source's events to the counts of the elements that read it."""
         for element in self._topology.consumers(self._topology.stream(source)):
             tally.element(element.name).events += events
 
@@ -229,13 +229,13 @@ class NativeWriter:
             staged = target.with_name(f"{target.name}-{number:05d}.{suffix}")
             durable.move(part, staged)
             if is_local(staged):
-                durable.sync_path(staged)  # Spark does not
+                durable.sync_path(staged)  # Spark does not sync its files
             rows = rows_of(staged) if sink.kind == "parquet" else int(counted.get["rows"]) if number == 0 else 0
             yield StagedFile(sink.label, str(staged), f"native-{number:05d}.{suffix}", rows, staged.stat().st_size)
         durable.remove(target)
 
     def _framed(self, frame: DataFrame, sink: SinkFiles) -> DataFrame:
-        """Lines of messages that a schema registry makes."""
+        """Return lines with messages in the format of a schema registry."""
         reference, name = self._wiring, self._stream.name
 
         def lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -251,12 +251,12 @@ class NativeWriter:
 
 
 def encoded(frame: DataFrame, event_type: type[Event]) -> DataFrame:
-    """A stream's columns as JSON has them."""
+    """Return a frame with its columns as JSON represents them."""
     return frame.select(*encoded_columns(event_type)) if _differs(event_type) else frame
 
 
 def encoded_columns(event_type: type[Event]) -> list[Column]:
-    """A stream's columns as JSON has them: a tag first, then the fields by their other names, lengths of time by ISO 8601."""
+    """Return an event's columns as JSON has them: its tag, then the fields by their JSON names, durations in ISO 8601."""
     return _encoded_fields(event_type, lambda name: F.col(f"`{name}`"))
 
 
@@ -269,7 +269,7 @@ def _encoded_fields(kind: type[Event], column_of: Callable[[str], Column]) -> li
 
 
 def _encoded(column: Column, annotation: Any) -> Column:
-    """A value as JSON has it."""
+    """Return a value's column as JSON represents it."""
     kind = plain(annotation)
     if not _differs(annotation):
         return column
@@ -284,7 +284,7 @@ def _encoded(column: Column, annotation: Any) -> Column:
 
 
 def _differs(annotation: Any) -> bool:
-    """Whether JSON has a value otherwise than its column has: by other names, with a tag, or a length of time by ISO 8601."""
+    """Whether JSON represents a value differently from its column: by other names, with a tag, or as an ISO 8601 duration."""
     kind = plain(annotation)
     if isinstance(kind, type) and issubclass(kind, Event):
         names = encoded_names(kind)
@@ -295,13 +295,13 @@ def _differs(annotation: Any) -> bool:
 
 
 def _prefixed(frame: DataFrame, event_type: type[Event], beside: Sequence[str]) -> DataFrame:
-    """Lines of JSON with the texts of some fields before them, as `penstock.runtime.output.prefixed` writes them."""
+    """Return lines of JSON that are preceded by the texts of some fields, as `penstock.runtime.output.prefixed` writes them."""
     line, texts = in_json([F.col(f"`{name}`") for name in frame.columns], event_type, beside)
     return frame.select(F.concat(F.to_json(F.array(*texts), WHOLE), F.lit("\t"), line).alias("value"))
 
 
 def in_json(columns: list[Column], event_type: type[Event], beside: Sequence[str]) -> tuple[Column, list[Column]]:
-    """A line of JSON, and what some fields are as texts, in the same words as in the other dialects."""
+    """Return a line of JSON, and some fields as texts, which are equal to those of the other dialects."""
     line = F.to_json(F.struct(*columns), WHOLE)
     names, annotations = encoded_names(event_type), field_types(event_type, annotated=True)
 
@@ -313,12 +313,12 @@ def in_json(columns: list[Column], event_type: type[Event], beside: Sequence[str
 
 
 def joined_texts(texts: Sequence[Column]) -> Column:
-    """A key as one text, as `penstock.kinds.text.joined` makes it."""
+    """Join the texts of a key to one text, as `penstock.kinds.text.joined` does."""
 
     def quoted(text: Column) -> Column:
         spelled = F.url_encode(text)
-        for given, wanted in (("+", "%20"), ("*", "%2A"), ("%7E", "~")):
-            spelled = F.replace(spelled, F.lit(given), F.lit(wanted))
+        for written, wanted in (("+", "%20"), ("*", "%2A"), ("%7E", "~")):
+            spelled = F.replace(spelled, F.lit(written), F.lit(wanted))
         return F.coalesce(spelled, F.lit(NOTHING))
 
     return F.concat_ws("/", *map(quoted, texts))

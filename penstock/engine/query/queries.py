@@ -1,4 +1,4 @@
-"""Windows and joins that are declared in the query dialect, as Spark plans them."""
+"""Windows and joins that are declared in the query dialect, as Spark DataFrame operations."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,13 +19,13 @@ SKETCH_ERROR = 0.016
 WINDOW = "the window"
 LEFT_MARK, RIGHT_MARK = "the left mark", "the right mark"
 JUDGED_AT_ONCE = {"spark.sql.streaming.statefulOperator.allowMultiple": "false"}
-"""Has Spark judge lateness by the watermark of the micro-batch, and not by that of the one before; for one operator with
-state.
+"""Makes Spark judge lateness by the watermark of the same micro-batch, not by the one before. Works for queries with one
+stateful operator only.
 """
 
 
 class Columns:
-    """The columns of a row by the names of an event's fields, for functions that take an event in the event dialect."""
+    """Gives columns by the names of an event's fields, for functions that take an event in the event dialect."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = dict(columns)
@@ -38,22 +38,22 @@ class Columns:
 
 
 def has_join(topology: Topology) -> bool:
-    """Whether one of its elements is a join that Spark plans."""
+    """Whether a topology has a join that Spark plans."""
     return any(isinstance(element.body, JoinQuery) for element in topology.elements)
 
 
 def settings_for(topology: Topology) -> Mapping[str, str]:
-    """What a session is to have set when the query of a group starts: windows close by the micro-batch before, joins do not."""
+    """Return the session's settings for starting a group's query: joins judge lateness at once, windows a micro-batch later."""
     return JUDGED_AT_ONCE if has_join(topology) else {}
 
 
 def windowed(element: str, query: WindowQuery, frame: DataFrame) -> DataFrame:
-    """A row for each window of a key."""
+    """Return a DataFrame with one row for each window of each key."""
     columns = {name: _column(name) for name in frame.columns}
     marked = _with_watermark(frame, query.time.field, query.time)
-    made = [_reduced(element, reducer, columns, query.time.field).alias(name) for name, reducer in query.reducers.items()]
+    reduced = [_reduced(element, reducer, columns, query.time.field).alias(name) for name, reducer in query.reducers.items()]
     window = _window(query.planned, columns[query.time.field])
-    grouped = marked.groupBy(window.alias(WINDOW), *(columns[name] for name in query.key)).agg(*made)
+    grouped = marked.groupBy(window.alias(WINDOW), *(columns[name] for name in query.key)).agg(*reduced)
     return grouped.select(
         *(_column(name) for name in query.key),
         *(F.col(f"`{WINDOW}`.{span}").alias(span) for span in query.spans),
@@ -62,31 +62,31 @@ def windowed(element: str, query: WindowQuery, frame: DataFrame) -> DataFrame:
 
 
 def joined(element: str, query: JoinQuery, left: DataFrame, right: DataFrame) -> DataFrame:
-    """A row for each pair, and for each event that has met none, where that is asked for."""
+    """Return a DataFrame with a row for each pair and, for outer joins, for each event without a match."""
     (lefts, left), (rights, right) = _apart("left", left), _apart("right", right)
-    mine, theirs = lefts[query.times[0].field], rights[query.times[1].field]
-    left = _with_watermark(left.withColumn(LEFT_MARK, _judged_by(mine)), LEFT_MARK, query.times[0])
-    right = _with_watermark(right.withColumn(RIGHT_MARK, _judged_by(theirs)), RIGHT_MARK, query.times[1])
-    within = (theirs >= mine + _interval(query.lower)) & (theirs <= mine + _interval(query.upper))
-    marks = _column(LEFT_MARK), _column(RIGHT_MARK)  # by which Spark knows what it need not keep
+    left_time, right_time = lefts[query.times[0].field], rights[query.times[1].field]
+    left = _with_watermark(left.withColumn(LEFT_MARK, _judged_by(left_time)), LEFT_MARK, query.times[0])
+    right = _with_watermark(right.withColumn(RIGHT_MARK, _judged_by(right_time)), RIGHT_MARK, query.times[1])
+    within = (right_time >= left_time + _interval(query.lower)) & (right_time <= left_time + _interval(query.upper))
+    marks = _column(LEFT_MARK), _column(RIGHT_MARK)  # from these conditions Spark derives which state it can drop
     within &= marks[1] >= marks[0] + _interval(query.lower - 1000)
     within &= marks[1] <= marks[0] + _interval(query.upper + 1000)
     for part in query.key:
         within = lefts[part].eqNullSafe(rights[part]) & within
     pairs = left.join(right, within, {"inner": "inner", "left": "left_outer", "full": "full_outer"}[query.how])
-    made = _asked(element, lambda: query.pair(Columns(lefts), Columns(rights)))
-    if not isinstance(made, Mapping):
+    pair = _asked(element, lambda: query.pair(Columns(lefts), Columns(rights)))
+    if not isinstance(pair, Mapping):
         raise EmissionError(
-            f"{element} returned {type(made).__name__}; in the query dialect a join returns columns by name, as "
+            f"{element} returned {type(pair).__name__}; in the query dialect a join returns columns by name, as "
             '{"price": left.price}.'
         )
     return pairs.select(
-        *((column if isinstance(column, Column) else F.lit(column)).alias(name) for name, column in made.items())
+        *((column if isinstance(column, Column) else F.lit(column)).alias(name) for name, column in pair.items())
     )
 
 
 def _apart(side: str, frame: DataFrame) -> tuple[dict[str, Column], DataFrame]:
-    """Columns under names that say of which side they are."""
+    """Prefix a frame's columns with the side of the join; returns the columns by their own names, and the renamed frame."""
     renamed = frame.select(*(_column(name).alias(f"{side} {name}") for name in frame.columns))
     return {name: _column(f"{side} {name}") for name in frame.columns}, renamed
 
@@ -100,10 +100,10 @@ def _interval(micros: int) -> Column:
 
 
 def _judged_by(time: Column) -> Column:
-    """By what Spark is to judge whether an event is late: to Spark one is whose time is the watermark, to us none that is not
-    before.
+    """Return the time by which Spark judges lateness. To Spark, an event at the watermark is late; to Penstock, only one before
+    it is, so the time is cut to milliseconds and one microsecond is added.
 
-    The watermark is of whole milliseconds, so that it does not move by this.
+    Watermarks are in whole milliseconds, so the addition does not change them.
     """
     return F.date_trunc("millisecond", time) + _interval(1)
 
@@ -121,7 +121,7 @@ def _micros(span: int) -> str:
 
 
 def _reduced(element: str, reducer: Reducer[Any], columns: Mapping[str, Column], time: str) -> Column:
-    """What a reducer makes of the rows that it takes."""
+    """Return the aggregate column of a reducer over the rows that it takes."""
     whole = F.struct(*columns.values())
     value = whole if reducer.field is None else columns[reducer.field]
     wanted = F.lit(True)
@@ -132,11 +132,11 @@ def _reduced(element: str, reducer: Reducer[Any], columns: Mapping[str, Column],
 
 
 def _asked(element: str, ask: Callable[[], Any]) -> Any:
-    """What a user's function makes of columns.
+    """Call a user's function on columns, and return its result.
 
     Raises
     ------
-    EmissionError: it cannot be said in columns.
+    EmissionError: the function does not work on columns.
     """
     try:
         return ask()
@@ -148,7 +148,7 @@ def _asked(element: str, ask: Callable[[], Any]) -> Any:
 
 
 def _in_order(entries: Column, before: Callable[[Column, Column], Column]) -> Column:
-    """An array, sorted."""
+    """Sort an array column by the order ``before``."""
     return F.array_sort(entries, lambda one, other: F.when(before(one, other), -1).when(before(other, one), 1).otherwise(0))
 
 
@@ -172,11 +172,11 @@ _SPARK: dict[type, Callable[[Any, Column, Column, Column], Column]] = {
     reducers.first: lambda _, value, time, wanted: F.min_by(value, time),
     reducers.last: lambda _, value, time, wanted: F.max_by(value, time),
     reducers.top: lambda reducer, value, time, wanted: _best(reducer, value, wanted),
-    # A struct is not null where its field is, so that no value counts as one, as in the event dialect.
+    # A struct with a null field is not null itself, so null counts as one value, as in the event dialect.
     reducers.distinct: lambda _, value, time, wanted: F.size(F.collect_set(F.when(wanted, F.struct(value)))),
     reducers.approx_distinct: lambda _, value, time, wanted: F.approx_count_distinct(value, SKETCH_ERROR),
     reducers.collect: lambda _, value, time, wanted: _collected(value, time, wanted),
 }
-"""Each reducer in Spark's functions: of itself, the values and times of the rows it takes (null for others), and which these
-are.
+"""Each reducer as a function to a Spark aggregate. Its arguments are the reducer, the values and the times of the rows that it
+takes (null for other rows), and whether it takes the row.
 """

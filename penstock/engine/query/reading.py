@@ -1,4 +1,4 @@
-"""From what a bound source says of its stream to Spark's streaming DataFrame."""
+"""Makes Spark's streaming DataFrame from the reading that a bound source describes."""
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -8,7 +8,7 @@ from penstock.engine.query.follow import FollowDataSource
 
 
 class _View:
-    """What a source may ask of Spark; see `penstock.connectors.SparkView`."""
+    """The part of Spark that a source may use; see `penstock.connectors.SparkView`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -16,7 +16,7 @@ class _View:
 
 
 def frame_of(spark: SparkSession, bound: BoundSource, started_us: int) -> DataFrame:
-    """The streaming DataFrame of a source's rows; see `penstock.connectors.Reading` for its columns."""
+    """Return the streaming DataFrame of a source's rows; see `penstock.connectors.Reading` for its columns."""
     reading = bound.reading(_View(spark), started_us)
     if reading.format == FORMAT:
         spark.dataSource.register(FollowDataSource)

@@ -1,4 +1,4 @@
-"""A keyed hop on Spark: one group per partition, whose containers keep pages in the state store."""
+"""A keyed hop on Spark: one group of rows per partition, whose containers keep pages in the state store."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from penstock.runtime.wiring import Wiring, WiringReference
 
 
 def time_mode_of(wiring: Wiring, hop: int) -> str:
-    """What Spark calls the time mode of a hop: whose clock its timers follow.
+    """Return Spark's time mode of a hop, which says which clock its timers follow.
 
     Raises
     ------
@@ -41,13 +41,13 @@ def time_mode_of(wiring: Wiring, hop: int) -> str:
 
 
 class PagesInState:
-    """The state store's map of pages, as `penstock.runtime.pages` wants it."""
+    """The map of pages in the state store; implements `penstock.runtime.pages.PageStore`."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._pages = handle.getMapState("pages", "element string, page int", "content binary")
 
     def get(self, element: str, page: int) -> bytes | None:
-        """The bytes of a page."""
+        """Return the bytes of a page; None if there is no such page."""
         row = self._pages.getValue((element, page))
         return None if row is None else bytes(row[0])
 
@@ -57,7 +57,7 @@ class PagesInState:
 
 
 class HopProcessor(StatefulProcessor):
-    """Runs the containers of a hop in the partition that a label stands for."""
+    """Runs the containers of a hop in one partition, which is identified by its label (see `bucket_labels`)."""
 
     def __init__(self, reference: WiringReference, hop: int, labels: tuple[int, ...]) -> None:
         self._reference, self._hop, self._labels = reference, hop, labels
@@ -97,7 +97,7 @@ class HopProcessor(StatefulProcessor):
         """Called by Spark at the end; there is nothing to release."""
 
     def _stage(self, wiring: Wiring, key: Any, call: str = "") -> Stage:
-        """The stage of a partition; ``call`` tells apart those of one micro-batch."""
+        """Make the stage of a partition. ``call`` distinguishes the files of several calls in one micro-batch."""
         listen(self._reference.log_level)
         partition = self._labels.index(int(key[0]))
         output = FileOutput(wiring.sinks, f"{self._hop}-{partition:05d}{call}")
@@ -116,11 +116,11 @@ class HopProcessor(StatefulProcessor):
 
     def _set_timer(self, due: int | None) -> None:
         stored = self._timer.get()
-        present = None if stored is None else stored[0]
-        if due == present:
+        current = None if stored is None else stored[0]
+        if due == current:
             return
-        if present is not None:
-            self._handle.deleteTimer(present)
+        if current is not None:
+            self._handle.deleteTimer(current)
         if due is None:
             self._timer.clear()
         else:
@@ -129,5 +129,5 @@ class HopProcessor(StatefulProcessor):
 
 
 def _local_directory() -> str | None:
-    """Where Spark lets this worker keep files, which go with the application."""
+    """Return a directory where Spark lets this worker keep files until the application ends; None if it names none."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None

@@ -1,3 +1,1 @@
-"""A run, from its options to its report: what it is bound to, its micro-batches, their commits, and what may end or change
-it.
-"""
+"""A run, from its options to its report: binding, micro-batches, commits, and the events that end or change a run."""

@@ -1,4 +1,4 @@
-"""Before a run goes on: ledger, Spark's checkpoint and sinks must have reached the same batch."""
+"""Checks before a run is resumed: the ledger, Spark's checkpoint and the sinks must have reached the same batch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ MEND = "put all of the run's directory back as it was, or start afresh with --fr
 
 
 def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, sources: int, stateful: bool) -> None:
-    """Refuse to go on where one of them was rolled back, or is not whole; clear a checkpoint that has not begun.
+    """Check that ledger, checkpoint and sinks are complete and agree. Clears a checkpoint that has not planned a batch yet.
 
-    After a crash the checkpoint may have planned one batch more than the ledger has committed, and may lack the note
-    that the ledger's last batch is complete.
+    After a crash, the checkpoint may have planned one batch more than the ledger has committed, and may lack the entry that
+    completes the ledger's last batch.
 
     Parameters
     ----------
-    sources: how many the query reads. stateful: whether it is known to keep state.
+    sources: the number of the query's sources. stateful: whether the query is known to keep state.
 
     Raises
     ------
-    IncompatibleStateError: says which is behind.
+    IncompatibleStateError: one was rolled back, or the checkpoint lacks a part; the text says which.
     """
     planned, completed = batches(checkpoint, "offsets"), batches(checkpoint, "commits")
     done = -1 if ledger.last is None else ledger.last
@@ -35,7 +35,7 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, sourc
                 f"batch {reached}; {MEND}."
             )
     if not planned and not completed and ledger.last is None:
-        # A start that was killed before its first batch was planned leaves state that Spark would not begin with.
+        # A start that was killed before it planned its first batch may have left state with which Spark would not begin.
         clear_checkpoint(checkpoint)
         return
     if completed and completed[-1] > done:
@@ -63,16 +63,16 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, sourc
 
 
 def keeps(group: str, owed: Mapping[str, int], since: Mapping[str, int], sinks: Iterable[BoundSink]) -> None:
-    """Refuse to go on where a sink no longer holds what a group has delivered to it.
+    """Check that all sinks still hold the batches that a group has delivered to them.
 
     Parameters
     ----------
-    owed: the last batch that each sink must hold, by its label.
-    since: for sinks that the run was given later, by name, the last batch that went elsewhere.
+    owed: by label of a sink, the last batch that it must hold.
+    since: by name of a sink that has another place than before, the last batch that went to the former place.
 
     Raises
     ------
-    IncompatibleStateError: names the sink, and what it lacks.
+    IncompatibleStateError: a sink lacks batches; the text names the sink.
     """
     for sink in sinks:
         last = owed.get(sink.files.label, -1)

@@ -1,4 +1,4 @@
-"""What a run is bound to: its sources, sinks, groups and recording."""
+"""Binds an application to its sources, sinks, groups and recording."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -42,11 +42,11 @@ from penstock.runtime.wiring import WiringReference
 
 @dataclass(frozen=True)
 class BoundGroup:
-    """A group, its part of the topology, and what its query reads and writes.
+    """A group with its part of the topology, and with the sources and sinks of its query.
 
     Parameters
     ----------
-    order: the sources' names as Spark numbers them; one that the query reads twice is there twice.
+    order: the sources' names in Spark's order; a source that the query reads twice occurs twice.
     """
 
     group: Group
@@ -59,37 +59,37 @@ class BoundGroup:
     order: tuple[str, ...]
 
     def read_in(self, order: Sequence[str]) -> "BoundGroup":
-        """The group with its sources in the order in which Spark numbers them, without those that the query does not read."""
+        """Return the group with its sources in Spark's order, without those that the query does not read."""
         by_name = {bound.source.name: bound for bound in self.sources}
         return replace(self, sources=[by_name[name] for name in dict.fromkeys(order)], order=tuple(order))
 
     def reading(self, sources: Sequence[BoundSource]) -> "BoundGroup":
-        """The group with sources that were opened anew, in its order."""
+        """Return the group with newly opened sources, sorted in its order."""
         number = {name: place for place, name in reversed(list(enumerate(self.order)))}
         last = len(self.order)
         return replace(self, sources=sorted(sources, key=lambda bound: number.get(bound.source.name, last)))
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Spark's numbers of the sources."""
+        """Spark's number of each source (of its first occurrence)."""
         return tuple(self.order.index(bound.source.name) for bound in self.sources)
 
     @property
     def external(self) -> frozenset[str]:
-        """The sources that no other group feeds."""
+        """The names of the sources that no other group feeds."""
         return frozenset(self.group.sources)
 
     @property
     def handed_on(self) -> frozenset[str]:
-        """The streams that another group feeds."""
+        """The names of the streams that other groups feed."""
         return frozenset(bound.source.name for bound in self.sources) - self.external
 
     def positions(self, back: int = 0) -> list[tuple[BoundSource, Position]]:
-        """The sources, and how far each has been read.
+        """Return each source with the position up to which committed batches have read it.
 
         Parameters
         ----------
-        back: 1 for how far before the last batch.
+        back: how many batches to go back from the last one.
         """
         last = self.ledger.last
         batch = None if last is None or last < back else last - back
@@ -111,15 +111,15 @@ AS_THEY_ARE = (
     "quiet",
     "log_level",
 )
-"""Options that a start keeps as they were given."""
+"""Options that the record of a start contains unchanged."""
 
 
 class Binding:
-    """An application bound to where it reads, writes and keeps its recording.
+    """An application bound to its sources, its sinks and its recording.
 
     Parameters
     ----------
-    mode: how it is run, which a run's checkpoints fix.
+    mode: how the application runs; it cannot change between the starts of a run.
 
     Raises
     ------
@@ -148,12 +148,12 @@ class Binding:
             stored = None if options.fresh else self.recording.stored()
             self._state = describe_state(topology, None if stored is None else stored.state)
             self.layout = Layout.beginning(options.groups, options.partitions) if stored is None else stored.layout
-            known = {element.name for element in topology.elements}  # code may have lost an element since
+            element_names = {element.name for element in topology.elements}  # the code may have lost an element meanwhile
             if stored is not None:
-                kept = {name: group for name, group in self.layout.grouping.items() if name in known}
-                self.layout = changed(self.layout, grouping=kept)
+                kept_groups = {name: group for name, group in self.layout.grouping.items() if name in element_names}
+                self.layout = changed(self.layout, grouping=kept_groups)
             self.wanted = self.layout.asked(options.groups, options.partitions)
-            """The layout that the run is to be moved to before it goes on; mostly that which it has."""
+            """The layout to which the run is moved before it goes on; mostly the present one."""
             self.groups = self.groups_of(self.layout)
             self._refuse_misread(self.groups_of(self.wanted))
             self.sinks = bind_sinks(topology.sinks, options.sinks, self.recording.output)
@@ -168,47 +168,45 @@ class Binding:
             self.sinks[sink.name].refusals = Refusals(place, number, sink.name, sink.stream.name)
 
     def _refuse_misread(self, wanted: list[Group]) -> None:
-        """Refuse to join groups by files in a place whose name Spark takes for a pattern: it would read other files, or
-        none.
-        """
-        found = misread(self.recording.directory)
+        """Refuse to join groups by files in a directory whose name Spark takes for a glob pattern, and reads other files."""
+        pattern = misread(self.recording.directory)
         hops = any(group.hops for group in (*self.groups, *wanted))
-        if found is not None and hops and self.options.hops is None:
+        if pattern is not None and hops and self.options.hops is None:
             raise ConfigurationError(
-                f"{self.recording.directory} has {found!r} in its name, which Spark takes for a pattern where it reads what "
+                f"{self.recording.directory} has {pattern!r} in its name, which Spark takes for a pattern where it reads what "
                 "groups hand on "
                 "by files: choose another --runs or --name, put all elements in one group, or join groups by topics (--hops "
                 "kafka:BROKERS)."
             )
 
     def groups_of(self, layout: Layout) -> list[Group]:
-        """The groups that a layout makes, each after those that feed it.
+        """Return the groups of a layout, each after those that feed it.
 
         Raises
         ------
-        ConfigurationError, TopologyError: there cannot be such groups.
+        ConfigurationError, TopologyError: such groups are not possible.
         """
         groups = group_elements(self.topology, layout.grouping)
         return [replace(group, name=layout.full_name(group.name)) for group in groups]
 
     def settle_partitions(self, partitions: int) -> None:
-        """Keep the number of partitions that the first start has found."""
+        """Record the number of partitions, which the first start takes from the session."""
         self.layout = changed(self.layout, partitions=partitions)
         self.wanted = changed(self.wanted, partitions=self.wanted.partitions or partitions)
         self.recording.keep(**self._laid_out())
 
     def move_to(self, layout: Layout) -> None:
-        """Have another layout from now on; the one moment at which a run changes from the one to the other."""
+        """Change to another layout. Writing it to the manifest is the moment at which a move takes effect."""
         self.layout = self.wanted = layout
         self.groups = self.groups_of(layout)
         self.recording.keep(**self._laid_out())
 
     def claim(self) -> bool:
-        """Begin the recording, or resume it, and make every sink's place this run's; returns whether it resumes.
+        """Begin or resume the recording, and claim the place of every sink for this run. Returns whether the run is resumed.
 
         Raises
         ------
-        PenstockError: what is there does not fit.
+        PenstockError: the earlier recording, or a sink's content, does not fit this run.
         """
         recording, options = self.recording, self.options
         sinks = (*self.sinks.values(), self.letters)
@@ -220,43 +218,43 @@ class Binding:
         resumed = recording.prepare(self._manifest(), fresh=options.fresh, inspect=inspect)
         known = recording.manifest.places if resumed else ()
         for sink in sinks:
-            # A place that is shared is nobody's; of another, a run that goes on discards nothing more, wherever --sink leads.
-            once = bool(sink.place) and sink.files.name in known
-            sink.claim(recording.manifest.run, () if once else recording.manifest.discarded)
+            # A sink claimed by an earlier start discards nothing more, wherever --sink leads, unless its place may be shared.
+            claimed_before = bool(sink.place) and sink.files.name in known
+            sink.claim(recording.manifest.run, () if claimed_before else recording.manifest.discarded)
         self._note_start(resumed=resumed)
         return resumed
 
     def check_hops(self, groups: Sequence[BoundGroup]) -> None:
-        """See that code reads right what groups have left for each other, where anything is on its way.
+        """Check that the code can read the events that groups have handed on and not read yet.
 
         Raises
         ------
-        IncompatibleStateError: a stream between groups has another type of event, and not all that was handed on has been read.
+        IncompatibleStateError: a stream between groups has another type of event now, and has events that are not read yet.
         """
-        kept: dict[str, Any] = self.recording.manifest.handed
-        before = dict(kept)
+        handed: dict[str, Any] = self.recording.manifest.handed
+        before = dict(handed)
         for group in groups:
             for bound, position in group.positions():
                 name = bound.source.name
                 if name not in group.handed_on:
                     continue
                 shape = shape_of(bound.source.event_type)
-                trouble = misfit(kept.get(name, shape), shape, f"an event of stream {name}")
+                trouble = misfit(handed.get(name, shape), shape, f"an event of stream {name}")
                 if trouble is not None and not bound.drained(position):
                     raise IncompatibleStateError(
                         f"{trouble}, and {group.group.name} has yet to read some that another group has handed on: put the "
                         "type back until the run is idle, or start afresh with --fresh."
                     )
-                kept[name] = shape
-        if kept != before:
-            self.recording.keep(handed=kept)
+                handed[name] = shape
+        if handed != before:
+            self.recording.keep(handed=handed)
 
     def check_sinks(self, groups: Sequence[BoundGroup]) -> None:
-        """See that all sinks still hold what has been delivered to them, by groups of now and by those that these continue.
+        """Check that all sinks still hold the batches delivered to them, by the present groups and those before a move.
 
         Raises
         ------
-        IncompatibleStateError: one has been removed or rolled back.
+        IncompatibleStateError: a sink was removed, replaced or rolled back.
         """
         first, directory = self.layout.first, str(self.recording.directory)
         owed = {group.group.name: {sink.files.label: group.ledger.owed(sink) for sink in group.sinks} for group in groups}
@@ -268,14 +266,14 @@ class Binding:
             committed[former.name] = max(reached.values(), default=-1)
         places = {name: f"{sink.uri} {sink.place}".replace(directory, ".") for name, sink in self.sinks.items()}
         since = self.recording.places_of(places, committed)
-        for name, last in owed.items():  # but of dead letters: who has dealt with them may remove them
+        for name, last in owed.items():  # not for dead letters, which users may remove
             keeps(name, last, {sink: batches.get(name, -1) for sink, batches in since.items()}, self.sinks.values())
         for group in groups:
             hops = [sink for sink in group.sinks if sink.files.role == "hop"]
             keeps(group.group.name, owed[group.group.name], {}, hops)
 
     def change(self, change: Change) -> None:
-        """Have other settings from now on; what is open already goes on as it is."""
+        """Use other settings from now on. Sources that were opened before keep theirs."""
         sources = {**self.options.sources, **change.sources}
         self.options = replace(self.options, trigger=change.trigger, sources=sources)
         for source in self.topology.sources:
@@ -297,22 +295,26 @@ class Binding:
         return self.app.trigger if self.options.trigger is None else self.options.trigger
 
     def jars(self) -> list[Jars]:
-        """What Spark needs besides its own."""
-        given = self.options
+        """Return the jars that Spark needs for the run's connectors and stores."""
+        options = self.options
         needed = [
-            *(jar for source in self.topology.sources for jar in jars("sources", given.sources.get(source.name) or source.uri)),
-            *(jar for sink in self.topology.sinks for jar in jars("sinks", given.sinks.get(sink.name) or sink.uri)),
+            *(
+                jar
+                for source in self.topology.sources
+                for jar in jars("sources", options.sources.get(source.name) or source.uri)
+            ),
+            *(jar for sink in self.topology.sinks for jar in jars("sinks", options.sinks.get(sink.name) or sink.uri)),
         ]
-        return [*needed, *jars_for(self.stores), *([JARS] if given.hops else [])]
+        return [*needed, *jars_for(self.stores), *([JARS] if options.hops else [])]
 
     @property
     def stores(self) -> set[str]:
-        """The schemes of the stores that hold the run, or what it reads and writes."""
+        """The URI schemes of the stores that hold the run, its sources or its sinks."""
         uris = [*(bound.uri for bound in self.sources.values()), *(bound.uri for bound in self.sinks.values())]
         return schemes_of([self.recording.directory, *uris])
 
     def open(self, group: Group) -> BoundGroup:
-        """Bind a group, deliver what its last committed batch left staged, and make its hops ready."""
+        """Bind a group to its sources and sinks, and open its ledger."""
         topology = self.part(group)
         sources = self.open_sources(group)
         own = [self.sinks[sink.name] for sink in topology.sinks if not sink.hop]
@@ -321,17 +323,17 @@ class Binding:
             self.recording.ledger(group.name), group.name, sinks, self.layout.first.get(group.name, 0), self.options.retain
         )
         wiring = self.wiring(group, self.recording.manifest.partitions or 1, tuple(sink.files for sink in sinks))
-        known = self.recording.manifest.orders.get(group.name, [])
-        order = (*known, *(bound.source.name for bound in sources if bound.source.name not in known))
+        known_order = self.recording.manifest.orders.get(group.name, [])
+        order = (*known_order, *(bound.source.name for bound in sources if bound.source.name not in known_order))
         bound = BoundGroup(group, topology, [], sinks, ledger, self.recording.checkpoint(group.name), wiring, order)
         return bound.reading(sources)
 
     def part(self, group: Group) -> Topology:
-        """A group's part of the topology."""
+        """Return a group's part of the topology."""
         return self.topology.subset(group.elements, group.hops, group.sources)
 
     def wiring(self, group: Group, partitions: int, sinks: tuple[SinkFiles, ...] = ()) -> WiringReference:
-        """How workers get at a group."""
+        """Return the reference by which workers load a group."""
         forms = [(name, forms_of(self._state[name])) for name in group.elements if name in self._state]
         return WiringReference(
             self.application,
@@ -346,7 +348,7 @@ class Binding:
         )
 
     def open_sources(self, group: Group) -> list[BoundSource]:
-        """What a group reads: sources, and what other groups leave for it."""
+        """Return a group's sources, and the streams that it reads from other groups as sources."""
         topology = self.part(group)
         return [
             self.sources[source.name] if source.name in group.sources else self._hop_source(topology, source.name)
@@ -366,13 +368,15 @@ class Binding:
         )
 
     def _laid_out(self) -> dict[str, Any]:
-        """The manifest's fields that say how the run is divided."""
+        """Return the fields of the manifest that describe the division of the run."""
         parts = {group: self.part(group) for group in self.groups}
         return {
             "groups": {name: group.name for group in self.groups for name in group.elements},
             "hops": {group.name: part.hops for group, part in parts.items()},
             "reads": {
-                group.name: Reads(list(group.sources), [one.name for one in part.sources if one.name not in group.sources])
+                group.name: Reads(
+                    list(group.sources), [source.name for source in part.sources if source.name not in group.sources]
+                )
                 for group, part in parts.items()
             },
             "partitions": self.layout.partitions,
@@ -389,7 +393,7 @@ class Binding:
         return KafkaSource(source, topic.uri(), {})
 
     def _hop_sink(self, stream: str, group: str) -> BoundSink:
-        """Where a group leaves a stream for other groups."""
+        """Return the sink by which a group hands on a stream to other groups, claimed for this run."""
         files = SinkFiles(stream, "parquet", str(self.recording.hops / stream / group), role="hop")
         topic = self._hop_topic(stream)
         if topic is None:
@@ -428,7 +432,7 @@ def start_of(
     resumed: bool,
     changed: bool,
 ) -> Start:
-    """What is kept of a start: its options, without secrets."""
+    """Make the record of a start from its options, without secrets."""
     file = str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None
     parameters = {name: "***" if is_secret(name) else storable(str(value)) for name, value in where.parameters}
     return Start(

@@ -1,6 +1,4 @@
-"""The log of elements: what they printed and logged in the micro-batches of a run that are committed, in files of bounded
-size.
-"""
+"""The element log: lines that elements printed or logged in committed micro-batches, in files of bounded size."""
 
 import os
 from collections.abc import Sequence
@@ -15,13 +13,13 @@ from penstock.storage import durable
 from penstock.visible import visible
 
 LARGEST, KEPT = 10 << 20, 4
-"""Bytes of a file, and how many older ones are kept beside it."""
+"""The most bytes of a file, and how many older files are kept."""
 
 
 class ElementLog:
-    """Appends to the log in a directory; the file is made when there is a first line.
+    """Appends to the log in a directory. The file is created for the first line.
 
-    Whatever hinders it hinders no run: what is not written is in Spark's log.
+    Errors of writing are ignored, so that they stop no run; the lines are in Spark's log as well.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -31,33 +29,32 @@ class ElementLog:
         self._file.setFormatter(Formatter("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S"))
 
     def write(self, group: str, batch: int, tallies: Sequence[Tally]) -> None:
-        """Write what a micro-batch's tasks have kept, in the order of time."""
+        """Write the lines from all tasks of a micro-batch, in the order of their times."""
         where = f"{group}/{batch}"
-        told = [(line, tally.partition) for tally in tallies for line in tally.log.lines]
-        for line, partition in sorted(told, key=lambda each: each[0].time):
+        lines = [(line, tally.partition) for tally in tallies for line in tally.log.lines]
+        for line, partition in sorted(lines, key=lambda each: each[0].time):
             self._write(line, where, partition)
         left_out = sum(tally.log.left_out for tally in tallies)
-        if left_out and told:
+        if left_out and lines:
             note = f"{left_out:,} more lines of this micro-batch are in Spark's log alone"
-            self._write(Line(told[-1][0].time, "NOTE", "", None, note), where, told[-1][1])
+            self._write(Line(lines[-1][0].time, "NOTE", "", None, note), where, lines[-1][1])
 
     def close(self) -> None:
-        """Be done."""
+        """Close the file."""
         self._file.close()
 
     def _write(self, line: Line, where: str, partition: int) -> None:
         key = "" if line.key is None else f"[{line.key}]"
-        text = visible(f"{where}.{partition} {line.element}{key}: {line.text}").replace(
-            "\n", "\n    "
-        )  # none is taken for a record
-        record = LogRecord("", 0, "", 0, text, (), None)  # and not by the application's factory
+        # Lines of a text are indented, so that none looks like a new entry.
+        text = visible(f"{where}.{partition} {line.element}{key}: {line.text}").replace("\n", "\n    ")
+        record = LogRecord("", 0, "", 0, text, (), None)  # made directly, as the application may have set a record factory
         record.created, record.msecs, record.levelname = line.time, line.time % 1 * 1000, line.level
         self._file.handle(record)
 
 
 class _Quiet(RotatingFileHandler):
     def _open(self) -> Any:
-        """For this user alone, as all of a run is: lines may hold what events hold."""
+        """Open the file with access for its owner only, as all files of a run: lines may contain data of events."""
         return open(  # a path has no opener
             self.baseFilename,
             self.mode,
@@ -67,4 +64,4 @@ class _Quiet(RotatingFileHandler):
         )
 
     def handleError(self, record: LogRecord) -> None:  # as logging calls it
-        """Of a disk that is full the run itself has to say more."""
+        """Ignore errors, such as a full disk, which stop the run itself with a better text."""

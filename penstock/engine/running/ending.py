@@ -1,8 +1,8 @@
-"""The end of the input: the watermark passes everything, and Spark closes all windows in a last micro-batch of each group.
+"""The end of the input: in a last micro-batch of each group, the watermark passes everything and Spark closes all windows.
 
-Whenever the watermark has advanced, Spark plans a micro-batch without data: an entry of its log of offsets with the offsets of
-the one before and the new watermark. The last micro-batch is planned so, while the query is stopped, for Spark's own watermark
-follows events only. A run that is killed on the way repeats it like any other.
+Whenever the watermark has advanced, Spark plans a micro-batch without data: an entry in its log of offsets that has the offsets
+of the entry before and the new watermark. Penstock writes such an entry for the last micro-batch while the query is stopped,
+because Spark's own watermark follows events only. A run that is killed on the way repeats this micro-batch like any other.
 """
 
 import json
@@ -23,19 +23,19 @@ FOREVER_MS = FOREVER // 1000
 
 
 class Ending:
-    """The end of a run's groups, one after the other, for each feeds those after it.
+    """Ends a run's groups one after the other, because each feeds those after it.
 
     Parameters
     ----------
-    groups: in their order.
-    end: stops the query of the group at a place, plans its last micro-batch, and starts it again.
+    groups: all groups, in their order.
+    end: stops the query of the group at an index, plans its last micro-batch, and starts it again.
     """
 
     def __init__(self, groups: Sequence[BoundGroup], end: Callable[[int], None]) -> None:
         self._groups, self._end = groups, end
 
     def over(self) -> bool:
-        """Whether all groups have had their last micro-batch; called when all is idle, and begins the next one's."""
+        """Whether all groups have had their last micro-batch; if not, begins the next one. Called when all are idle."""
         for place, group in enumerate(self._groups):
             if waits(group) and _last_planned(group.checkpoint)[1]["batchWatermarkMs"] < FOREVER_MS:
                 self._end(place)
@@ -44,9 +44,7 @@ class Ending:
 
 
 def waits(group: BoundGroup) -> bool:
-    """Whether a group has state that waits for the watermark: by its checkpoint, for a start that finds all read runs no
-    micro-batch.
-    """
+    """Whether a group has state that waits for the watermark, by its checkpoint: a start without input runs no micro-batch."""
     if not batches(group.checkpoint, "offsets"):
         return False
     if not group.group.native:
@@ -55,7 +53,7 @@ def waits(group: BoundGroup) -> bool:
 
 
 def _has_watermark(checkpoint: Path) -> bool:
-    """Whether a query has one by now; that which a micro-batch has brought about is noted when it is completed."""
+    """Whether a query has a watermark yet. The one that a micro-batch brings about is in the entry that completes it."""
     if _last_planned(checkpoint)[1]["batchWatermarkMs"]:
         return True
     completed = batches(checkpoint, "commits")[-1:]
@@ -63,18 +61,18 @@ def _has_watermark(checkpoint: Path) -> bool:
 
 
 def plan_last(checkpoint: Path) -> None:
-    """Plan the last micro-batch of a query that is stopped and has completed the one before."""
-    number, metadata, others = _last_planned(checkpoint)
+    """Plan the last micro-batch of a query that is stopped and has completed all micro-batches before."""
+    number, metadata, version_and_offsets = _last_planned(checkpoint)
     metadata |= {"batchWatermarkMs": FOREVER_MS, "batchTimestampMs": time.time_ns() // 1_000_000}
-    version, *offsets = others
+    version, *offsets = version_and_offsets
     lines = [version, json.dumps(metadata, separators=(",", ":")), *offsets]
     durable.write(checkpoint / "offsets" / str(number + 1), "\n".join(lines))
 
 
 def first_end(checkpoint: Path) -> int | None:
-    """The micro-batch that has closed, or is to close, what waited for the watermark; None, if none was planned.
+    """Return the number of the micro-batch that `plan_last` has planned, whether or not it has run; None if there is none.
 
-    Timers on processing time may have brought about others after it.
+    Timers on processing time may have caused more micro-batches after it.
     """
     if not has_ended(checkpoint):
         return None
@@ -84,10 +82,9 @@ def first_end(checkpoint: Path) -> int | None:
 
 
 def unplan(checkpoint: Path, number: int) -> None:
-    """Take back a last micro-batch that was planned and not committed: there may be more input by now, which it would make
-    late.
+    """Remove the plan of a last micro-batch that was not committed: there may be more input by now, which it would make late.
 
-    With what its attempt has left of state, for Spark would go on from a snapshot of that.
+    Removes the state of its attempt, too, because Spark would go on from a snapshot of it.
     """
     durable.remove(checkpoint / "offsets" / str(number))
     durable.remove(checkpoint / "offsets" / f".{number}.crc")
@@ -104,10 +101,10 @@ def _remove_versions(directory: Path, version: int) -> None:
 
 
 def has_done_what_is_planned(checkpoint: Path) -> bool:
-    """Whether a query has nothing under way, but what time alone has brought about.
+    """Whether a query has nothing under way except a micro-batch that only the passing of time has caused.
 
-    A micro-batch without data is planned like any other: where a watermark that has moved closes windows, and, one after the
-    other for ever, where timers on processing time are to come.
+    Spark plans micro-batches without data: one after the watermark has moved, to close windows, and an endless series of them
+    if there are timers on processing time.
     """
     if is_between(checkpoint):
         return True
@@ -116,13 +113,13 @@ def has_done_what_is_planned(checkpoint: Path) -> bool:
 
 
 def is_between(checkpoint: Path) -> bool:
-    """Whether a query has committed all that it has planned."""
+    """Whether a query has completed all micro-batches that it has planned."""
     return batches(checkpoint, "offsets")[-1:] == batches(checkpoint, "commits")[-1:]
 
 
 def _moves_nothing(checkpoint: Path, number: int) -> bool:
-    """Whether a micro-batch has the offsets and the watermark of the one before."""
-    before, after = (_planned(checkpoint, one) for one in (number - 1, number))
+    """Whether a micro-batch has the same offsets and watermark as the one before."""
+    before, after = (_planned(checkpoint, entry_number) for entry_number in (number - 1, number))
     return before[1]["batchWatermarkMs"] == after[1]["batchWatermarkMs"] and before[2] == after[2]
 
 
@@ -132,25 +129,25 @@ def has_ended(checkpoint: Path) -> bool:
 
 
 def _last_planned(checkpoint: Path) -> tuple[int, dict[str, Any], list[str]]:
-    """The last entry of the log of offsets."""
+    """Return the last entry of the log of offsets, as `_planned` does."""
     return _planned(checkpoint, batches(checkpoint, "offsets")[-1])
 
 
 def _planned(checkpoint: Path, number: int) -> tuple[int, dict[str, Any], list[str]]:
-    """An entry of the log of offsets: its number, what it says of the micro-batch, and its other lines."""
+    """Return an entry of the log of offsets: its number, its metadata, and its other lines (the version and the offsets)."""
     version, metadata, *offsets = _lines(checkpoint / "offsets" / str(number))
     return number, json.loads(metadata), [version, *offsets]
 
 
 def _lines(entry: Path) -> list[str]:
-    """Of an entry of one of Spark's logs: its version first."""
+    """Return the lines of an entry in one of Spark's logs; the first is the version."""
     return durable.read(entry).decode().splitlines()
 
 
 def raise_watermark(query: StreamingQuery, mark_ms: int) -> None:
-    """Let a query's watermark be so many milliseconds since the epoch after the micro-batch that it runs, unless it is greater.
+    """Raise a query's watermark to ``mark_ms`` (since the epoch) after its present micro-batch, unless it is greater.
 
-    Only while one runs: Spark has fixed the watermark of the next one once it has looked for data in vain.
+    Call this only while a micro-batch runs: after a poll without data, Spark has fixed the next watermark already.
     """
     tracker = query._jsq.streamingQuery().watermarkTracker()
     if mark_ms > tracker.currentWatermark():

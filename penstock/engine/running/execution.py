@@ -1,4 +1,4 @@
-"""A run: an application on Spark, from its options to its report."""
+"""Running an application on Spark, from its options to its report."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ from penstock.storage.reach import is_of_store, refusal
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run leaves: its report, and its sinks' events."""
+    """The result of a run: its report, and the events in its sinks."""
 
     report: dict[str, Any]
     directory: Path
@@ -47,11 +47,11 @@ class RunResult:
     _letters: BoundSink
 
     def output(self, sink: str) -> list[Any]:
-        """All events that have left at a sink, in the order of their batches."""
+        """Return all events that were written to a sink, in the order of their batches."""
         return self._sinks[sink].read()
 
     def _repr_html_(self) -> str:
-        """In a notebook: what the report counts."""
+        """Show the report's counts and latency in a notebook."""
         counts, latency = self.report["counts"], self.report.get("latency_ms", {})
         rows = [(name.replace("_", "-"), f"{counts[name]:,}") for name in ("accepted", "processed", "dead_lettered", "queued")]
         rows += [(f"latency {name}", f"{value / 1e3:.2f} s") for name, value in latency.items() if value is not None]
@@ -59,7 +59,7 @@ class RunResult:
 
     @property
     def dead_letters(self) -> list[dict[str, Any]]:
-        """What could not be decoded or handled."""
+        """The dead letters: events that could not be decoded or handled, each with its error."""
         return self._letters.read()
 
 
@@ -68,13 +68,13 @@ class Way(Protocol):
 
     @property
     def names(self) -> Collection[str]:
-        """What its queries are called."""
+        """The names of its queries."""
 
     def stream(self, spark: SparkSession, watch: Watch) -> Report:
-        """Run until the watch says that it is over; returns the report."""
+        """Run until the watch ends the run, and return the report."""
 
     def delivered(self, query: str, batch: int) -> dict[str, float]:
-        """Seconds that each sink has taken for a micro-batch; empty where that is not known."""
+        """Return the seconds that each sink took for a micro-batch; empty if they are not known."""
 
 
 def run(
@@ -85,11 +85,11 @@ def run(
     Parameters
     ----------
     application: how workers reach the application; found among the imported modules unless given.
-    steering: what may change its settings on the way.
+    steering: watches the run, and may change its settings while it runs.
 
     Raises
     ------
-    PenstockError: one of its kinds, with a sentence that says what was wrong and how to mend it.
+    PenstockError: one of its subclasses; the text says what was wrong and how to mend it.
     """
     options = options or RunOptions(until_idle=True)
     binding = Binding(app, options, application or reference(app))
@@ -103,19 +103,19 @@ def run(
 
 
 def rescale(app: App, options: RunOptions, *, application: AppReference | None = None) -> RunResult:
-    """Move a run that is stopped to other partitions or groups, and read no more than was begun.
+    """Move a stopped run to other partitions or groups. Only micro-batches that were begun are finished; no more input is read.
 
     Raises
     ------
-    ConfigurationError: it is as it is wanted already, or has not been started. PenstockError: it cannot be moved.
+    ConfigurationError: the run has that layout already, or was never started. PenstockError: it cannot be moved.
     """
     binding = Binding(app, options, application or reference(app))
     live = Live(quiet=options.quiet)
     try:
         if binding.wanted == binding.layout:
             raise ConfigurationError(
-                f"{binding.recording.directory.name} has {binding.layout.partitions or 'no'} partitions, and the groups that "
-                "are asked for: there is nothing to move."
+                f"{binding.recording.directory.name} has {binding.layout.partitions or 'no'} partitions and the "
+                "requested groups already: there is nothing to move."
             )
         way = _Mover(MicroBatches(binding, live))
     except BaseException:
@@ -126,30 +126,30 @@ def rescale(app: App, options: RunOptions, *, application: AppReference | None =
 
 @dataclass(frozen=True)
 class _Mover:
-    """The way of a run that is only moved."""
+    """The `Way` of a run that is moved and reads no new input."""
 
     run: MicroBatches
 
     @property
     def names(self) -> Collection[str]:
-        """What its queries are called."""
+        """The names of its queries."""
         return self.run.names
 
     def stream(self, spark: SparkSession, watch: Watch) -> Report:
-        """Move; returns the report."""
+        """Move the run, and return the report."""
         return self.run.move(spark, watch)
 
     def delivered(self, query: str, batch: int) -> dict[str, float]:
-        """As the run does."""
+        """Return the seconds that each sink took for a micro-batch."""
         return self.run.delivered(query, batch)
 
 
 def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = None) -> RunResult:
-    """Run a bound application in one way or the other, and write its report.
+    """Run a bound application in the given way, and write its report.
 
     Raises
     ------
-    PenstockError: what has stopped it.
+    PenstockError: the failure that has stopped the run.
     """
     options, recording = binding.options, binding.recording
     watch = Watch(duration=options.duration, until_idle=bool(options.until_idle), log=str(recording.log.name))
@@ -163,6 +163,7 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
         if watch.failure is not None:
             raise watch.failure
     except Exception as error:
+        # A dead JVM shows as some lost connection, and a lost store as some library's error: name the cause in both cases.
         lost = isinstance(error, ConnectionError | Py4JError) and not isinstance(error, PenstockError | Py4JJavaError)
         death = death_of_spark() if lost and options.spark is None else None
         if death is not None:
@@ -183,11 +184,11 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
 
 
 def _refuse_unfit(binding: Binding) -> None:
-    """Refuse a session, a Spark or a Java on which this run cannot go, before anything of an earlier one is touched.
+    """Check that the session, Spark and Java fit this run, before any file of an earlier run is changed.
 
     Raises
     ------
-    ConfigurationError, JavaNotFoundError: it is one.
+    ConfigurationError, JavaNotFoundError: one does not.
     """
     options = binding.options
     if options.spark is None:
@@ -202,14 +203,14 @@ def _refuse_unfit(binding: Binding) -> None:
 
 @contextmanager
 def _session(binding: Binding, way: Way, live: Live, steering: Steering | None) -> Iterator[SparkSession]:
-    """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
+    """Provide a session that has the application (a clone of the given one, or a new one), and record its queries' progress."""
     options, recording = binding.options, binding.recording
     with beside(options.spark) if options.spark is not None else _own(binding) as spark:
         binding.settle_partitions(settle(spark, binding.layout.partitions))
         ship(spark, binding.application.module, recording.here, keep=options.spark is not None)
 
         def keep(progress: dict[str, Any]) -> None:
-            if progress.get("name") in way.names:  # a session that is given may have other queries
+            if progress.get("name") in way.names:  # a given session may have other queries
                 order = recording.manifest.orders.get(progress["name"], [])
                 if not installed().admits:
                     progress = with_ends(progress, order, binding.sources)

@@ -1,9 +1,8 @@
-"""The ledger of a group: one line per committed micro-batch, and the moment at which it commits.
+"""The ledger of a group: one line per micro-batch. Writing that line commits the micro-batch.
 
-A batch's output lies staged until its line, which lists the staged files, is on disk; then the
-files are delivered to their sinks. A crash before the line leaves nothing visible; after it, they are
-delivered again when the run resumes, and Spark's replay of the batch is recognised and dropped.
-So all sinks of a group commit a batch together, and once.
+A batch's output is staged until its line, which lists the staged files, is on disk; then the files are delivered to sinks.
+After a crash before the line, nothing is visible. After a crash behind it, the files are delivered again when the run resumes,
+and Spark's replay of the batch is recognised and dropped. So all sinks of a group commit a batch together, and once.
 """
 
 import time
@@ -27,11 +26,11 @@ class Ledger:
 
     Parameters
     ----------
-    path: of its journal, one JSON record a line.
-    group: whose batches these are.
-    sinks: where the batches' files go.
-    first: what the first batch counts as at the sinks, after those of groups that this one continues.
-    keep: how many batches are kept one by one; those before become one record, their sum.
+    path: its journal, with one JSON record a line.
+    group: the group's name.
+    sinks: the sinks to which the batches' files are delivered.
+    first: the number of the first batch at the sinks, which follows those of the groups that this one continues.
+    keep: how many of the newest batches have a record each; older ones are replaced by one record, their sum.
     """
 
     def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink], first: int = 0, keep: int = RETAIN) -> None:
@@ -39,9 +38,9 @@ class Ledger:
         self._encode = msgspec.json.Encoder().encode
         self.last: int | None = None
         self.delivered: dict[str, float] = {}
-        """Seconds that the sinks took for the last batch, by their names."""
+        """By name of a sink, the seconds that it took for the last batch."""
         self.reached: dict[str, int] = {}
-        """The last batch with something for each output, as the sinks count, by the outputs' labels."""
+        """By label of an output, the last batch that wrote to it, in the sinks' numbering."""
         self._last_offsets = ""
         self._latest: BatchRecord | None = None
         self._before: dict[str, int] = {}
@@ -50,21 +49,21 @@ class Ledger:
 
     @property
     def last_offsets(self) -> str:
-        """The checksum of the last committed batch's offsets; empty, if there was none."""
+        """The checksum of the last committed batch's offsets; empty if there is none."""
         return self._last_offsets
 
     def records(self) -> Iterator[BatchRecord]:
-        """All committed batches, in order."""
+        """Return the records of all committed batches, in order."""
         decode = msgspec.json.Decoder(BatchRecord).decode
         return (decode(line) for line in self._journal.lines())
 
     def commit(self, record: BatchRecord) -> bool:
-        """Commit a batch, which is then to be delivered; returns False, and discards its files, if it has been committed
-        before.
+        """Commit a batch; the caller delivers it then. Returns False, and discards its files, if it was committed before.
 
         Raises
         ------
-        RunLockedError: another driver has taken the run over.
+        RunLockedError: another driver has taken the run over. RunFailedError: the checkpoint was rolled back.
+        SinkError: the driver does not see a staged file.
         """
         if self.last is not None and record.batch <= self.last:
             if record.batch == self.last and record.offsets != (self._last_offsets or record.offsets):
@@ -83,17 +82,17 @@ class Ledger:
                     "see the same files."
                 )
         for directory in sorted({path_of(file.staged).parent for file in record.files}, key=str):
-            durable.sync_names(directory)  # else a staged file may be gone after a power failure, and its line is not
+            durable.sync_names(directory)  # otherwise a power failure may leave the line, but not a staged file
         self._journal.append(self._encode(record))
         self._note(record)
         return True
 
     def deliver(self, record: BatchRecord) -> None:
-        """Deliver what a batch that has just been committed has left staged.
+        """Deliver the staged files of a batch that was just committed.
 
         Raises
         ------
-        SinkError: a sink does not take it; the next start delivers it.
+        SinkError: a sink refuses them; the next start delivers them.
         """
         self._publish(record)
 
@@ -102,22 +101,22 @@ class Ledger:
         return self._encode(sum_of(decode(line) for line in lines))
 
     def close(self) -> None:
-        """Commit no more."""
+        """Close the journal; nothing may be committed any more."""
         self._journal.close()
 
     def deliver_last(self) -> None:
-        """Deliver what the last committed batch has left staged; called once it is known that the sinks hold what came
+        """Deliver staged files of the last committed batch that are left; called after checking that the sinks hold all batches
         before.
         """
         if self._latest is not None:
             self._publish(self._latest, again=True)
 
     def owed(self, sink: BoundSink) -> int:
-        """The last batch that a sink must hold, as it counts: the last one may still lie staged, whole."""
+        """Return the last batch, in a sink's numbering, that it must hold: not one whose files are all still staged."""
         label = sink.files.label
         files = [] if self._latest is None else [file for file in self._latest.files if file.sink == label]
-        whole = files and len(present([_moved(file, sink.files) for file in files])) == len(files)
-        return (self._before if whole else self.reached).get(label, -1)
+        all_staged = files and len(present([_moved(file, sink.files) for file in files])) == len(files)
+        return (self._before if all_staged else self.reached).get(label, -1)
 
     def _recover(self) -> None:
         for record in self.records():
@@ -133,7 +132,7 @@ class Ledger:
         for sink in self._sinks:
             begun = time.monotonic()
             files = [file for file in record.files if file.sink == sink.files.label]
-            if again:  # the run's directory may have been moved since
+            if again:  # the run's directory may have been moved meanwhile
                 files = [_where_it_is(file, sink.files) for file in files]
             if files:
                 sink.deliver(self.group, self.first + record.batch, files)
@@ -141,22 +140,22 @@ class Ledger:
 
 
 def _moved(file: StagedFile, sink: SinkFiles) -> StagedFile:
-    """A staged file of an earlier start, by its place below its sink's directory, where it is that now."""
-    here = path_of(sink.directory) / STAGING / path_of(file.staged).name
-    return structs.replace(file, staged=str(here))
+    """Return a staged file of an earlier start with its path below the sink's present directory, whether it is there or not."""
+    present_path = path_of(sink.directory) / STAGING / path_of(file.staged).name
+    return structs.replace(file, staged=str(present_path))
 
 
 def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
-    """A staged file of an earlier start, by its place below its sink's directory.
+    """Return a staged file of an earlier start with its path below the sink's present directory.
 
     Raises
     ------
-    SinkError: it is still to be delivered, and the sink takes events in another form now.
+    SinkError: the file is elsewhere, or in another format than the sink now has.
     """
     moved = _moved(file, sink)
-    here = path_of(moved.staged)
-    elsewhere = not here.exists() and path_of(file.staged).exists()
-    if elsewhere or (here.exists() and here.suffix != f".{sink.kind}"):
+    present_path = path_of(moved.staged)
+    elsewhere = not present_path.exists() and path_of(file.staged).exists()
+    if elsewhere or (present_path.exists() and present_path.suffix != f".{sink.kind}"):
         raise SinkError(
             f"Sink {sink.name} was of another kind, or in another place, when the last micro-batch was committed, which is "
             "still to be delivered: start once with the old one, then with this."
@@ -165,7 +164,7 @@ def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
 
 
 def clear_staging(sinks: Iterable[SinkFiles]) -> None:
-    """Remove what crashed attempts have left, once every ledger has published what it had committed."""
+    """Remove the files that crashed attempts have left. Call it after every ledger has delivered its last batch."""
     for sink in sinks:
         for leftover in durable.matching(path_of(sink.directory) / STAGING, "*"):
             if leftover.is_dir():

@@ -1,4 +1,4 @@
-"""The live line: what a person sees while a run is on. Silent when the output is no terminal."""
+"""The live line, which shows the state of a run in the terminal. Silent if standard error is no terminal."""
 
 import sys
 import time
@@ -15,9 +15,9 @@ from penstock.visible import visible
 
 
 class Snapshot(NamedTuple):
-    """Totals so far: source events taken in, events that left at sinks, source events dead-lettered.
+    """Totals so far: source events read, events written to sinks (``left``), source events dead-lettered.
 
-    ``watermarks`` are by source, the one that holds the others back first.
+    ``watermarks`` are by source, the lowest first, which holds the others back.
     """
 
     taken: int
@@ -27,7 +27,7 @@ class Snapshot(NamedTuple):
 
 
 class Live:
-    """One line that is written over, and messages above it; to standard error."""
+    """Writes one line that is updated in place, and messages above it, to standard error."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True, quiet=quiet or not sys.stderr.isatty())
@@ -39,11 +39,11 @@ class Live:
 
     @property
     def waits(self) -> bool:
-        """Whether a person sees the line, and no batch has been committed yet."""
+        """Whether the line is shown, but no batch has been committed yet."""
         return self._status is not None and self._last is None
 
     def say(self, message: str) -> None:
-        """A message that stays, and at first the start of the line below it."""
+        """Print a message above the line; the first one becomes the line itself."""
         if self._status is None and not self._console.quiet:
             self._status = self._console.status(visible(message))
             self._status.start()
@@ -51,51 +51,51 @@ class Live:
             self._console.print(visible(message))
 
     def batch(self, events: int, seconds: float, record: BatchRecord) -> None:
-        """Note a committed batch that has taken so many seconds."""
+        """Note a committed batch, its number of source events, and its duration in seconds."""
         now = time.monotonic()
         self._recent.append((now - seconds, now, events))
         self._last = (seconds, record)
 
     def waiting(self, found: Mapping[str, Waiting]) -> None:
-        """Note what waits at sources, as Spark has said after a micro-batch; called from another thread."""
+        """Note the rows that wait at sources, from a progress report of Spark; called from another thread."""
         self._waiting = {**self._waiting, **found}
 
     def phase(self, text: str) -> None:
-        """What goes on before the first batch is committed; how long it has gone on is added."""
+        """Show a phase before the first committed batch, with the seconds since the start."""
         if self._status is not None and self._last is None:
             self._status.update(f"{text} ({time.monotonic() - self._since:.0f} s)")
 
     def show(self, snapshot: Snapshot) -> None:
-        """Write the line anew."""
+        """Update the line."""
         if self._status is None or self._last is None:
             return
         seconds, record = self._last
         latency = record.latency_ms.quantile(0.5)
-        waited = "" if latency is None else f" · latency p50 {latency / 1000:.2f} s"
+        latency_text = "" if latency is None else f" · latency p50 {latency / 1000:.2f} s"
         lag = said(self._waiting)
         self._status.update(
             visible(
                 f"{snapshot.taken:,} events in · {snapshot.left:,} out · {snapshot.dead:,} dead letters · "
-                f"{self._rate():,.0f}/s · batch {record.batch}: {seconds:.2f} s{waited}{_held(snapshot.watermarks)}"
+                f"{self._rate():,.0f}/s · batch {record.batch}: {seconds:.2f} s{latency_text}{_held(snapshot.watermarks)}"
                 + (f" · {lag}" if lag else "")
             )
         )
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._status is not None:
             self._status.stop()
             self._status = None
 
     def _rate(self) -> float:
-        """Source events per second since the first of the batches began that were committed in the last ten seconds."""
+        """Return source events per second, over the batches that were committed in the last ten seconds."""
         now = time.monotonic()
         recent = [(began, events) for began, ended, events in self._recent if now - ended <= 10]
         return sum(events for _, events in recent) / max(1.0, now - recent[0][0]) if recent else 0.0
 
 
 def _held(watermarks: Mapping[str, str]) -> str:
-    """How far event time is, and by whom it is held back where there are several."""
+    """Return the text on the lowest watermark, with its source's name if there are several; empty without any."""
     if not watermarks:
         return ""
     name, mark = next(iter(watermarks.items()))

@@ -1,4 +1,4 @@
-"""One of the two ways to run: a query for each group, whose micro-batches a ledger commits."""
+"""Running in micro-batches, one of the two ways to run: each group is a query whose micro-batches a ledger commits."""
 
 import threading
 import time
@@ -48,17 +48,17 @@ from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
 
 REPEATS = 3
-"""How often a micro-batch is repeated whose executors are lost, before the run gives up."""
+"""How often a micro-batch that failed by lost executors is repeated before the run gives up."""
 ENDLESS_S = 86_400.0
 PATIENCE_S = 10.0
-"""How long a query that is to be stopped may take to the end of its micro-batch; beyond, that is repeated."""
+"""Seconds that a query may take to end its micro-batch before it is stopped; one that is cut off is repeated later."""
 
 TalliesOf = Callable[[DataFrame, int], list[Tally]]
-"""What the stages of a micro-batch have to tell, given its rows and its number."""
+"""Runs a micro-batch, given its DataFrame and its number, and returns the tallies of its stages."""
 
 
 class MicroBatches:
-    """Runs every group of an application in micro-batches, with the settings that a steering wants, if there is one."""
+    """Runs every group of an application in micro-batches. A steering, if given, may change the settings meanwhile."""
 
     def __init__(self, binding: Binding, live: Live, steering: Steering | None = None) -> None:
         self._binding, self._live, self._steering = binding, live, steering
@@ -72,17 +72,17 @@ class MicroBatches:
 
     @property
     def names(self) -> frozenset[str]:
-        """What the queries are called: after their groups."""
+        """The names of the queries, which are those of their groups."""
         return frozenset(group.name for group in self._binding.groups)
 
     def delivered(self, query: str, batch: int) -> dict[str, float]:
-        """Seconds that each sink has taken for a micro-batch; asked once."""
+        """Return the seconds that each sink took for a micro-batch, and forget them."""
         return self._delivered.pop((query, batch), {})
 
     def stream(self, spark: SparkSession, watch: Watch) -> Report:
-        """Run until the watch says that it is over; returns the report.
+        """Run until the watch ends the run, and return the report.
 
-        Of an input that has ended, in a start that was killed before it could say so, only the report is left to make.
+        If the input ended in an earlier start, which was killed before its report, only the report is made.
         """
         if self._binding.recording.ended:
             return self.move(spark, watch)
@@ -118,29 +118,29 @@ class MicroBatches:
             finally:
                 for query in queries:
                     query.stop()
-                with self._lock:  # a commit that Spark no longer waits for is over, or finds its ledger closed
+                with self._lock:  # so a commit that Spark no longer waits for is done, or finds its ledger closed
                     _close(every)
                     self._element_log.close()
-                every[len(every) - len(groups) :] = groups  # whose sources Spark may have numbered otherwise
+                every[len(every) - len(groups) :] = groups  # these have the sources in Spark's order
         try:
             self._note_progress(every)
             return self._report(every)
-        except PenstockError as error:  # what a query has failed of is said, and not that its source cannot be counted
+        except PenstockError as error:  # a failed query is reported first, not that its source cannot be counted
             raise watch.failure or error from None
 
     def move(self, spark: SparkSession, watch: Watch) -> Report:
-        """Move the run to where it is wanted, and read nothing that is not begun; returns the report."""
+        """Move the run to the wanted layout without beginning new micro-batches, and return the report."""
         groups = self._where_wanted(spark, watch)
         _close(groups)
         self._note_progress(groups)
         return self._report(groups)
 
     def _where_wanted(self, spark: SparkSession, watch: Watch) -> list[BoundGroup]:
-        """All groups, opened, in the layout that is wanted.
+        """Move the run if its layout is not the wanted one, and return all groups, opened.
 
         Raises
         ------
-        PenstockError: the move has failed; the run has the layout that it had.
+        PenstockError: the move failed; the run keeps its layout.
         """
         if self._move is not None:
             try:
@@ -156,7 +156,7 @@ class MicroBatches:
         return groups
 
     def _open(self) -> list[BoundGroup]:
-        """Open all groups, each of which is then where its last start has left it."""
+        """Open all groups, check that ledgers, checkpoints and sinks agree, and deliver committed files that are left."""
         Move.tidy(self._binding)
         groups = [self._binding.open(group) for group in self._binding.groups]
         for group in groups:
@@ -181,7 +181,7 @@ class MicroBatches:
         agree(group.ledger, group.checkpoint, group.sinks, sources=len(group.sources), stateful=keyed)
 
     def _count(self, groups: list[BoundGroup]) -> None:
-        """Add up what earlier starts have committed."""
+        """Add up the totals of all batches that earlier starts have committed."""
         self._totals = Totals()
         for former in self._binding.layout.former:
             for record in records_in(self._binding.recording.ledger(former.name)):
@@ -191,11 +191,11 @@ class MicroBatches:
                 self._totals.add(record, group.external, group.handed_on)
 
     def _settle(self, spark: SparkSession, watch: Watch) -> None:
-        """Finish the micro-batches that have been planned, and read what groups have left for each other.
+        """Finish the planned micro-batches, and read all events that groups have handed on to each other.
 
         Raises
         ------
-        PenstockError: a query has failed.
+        PenstockError: a query failed.
         """
         groups = self._open()
         query: StreamingQuery | None = None
@@ -204,7 +204,7 @@ class MicroBatches:
                 repeated = 0
                 while not _is_settled(groups[place]):
                     query = self._start(spark, groups, place, time.time_ns() // 1000)
-                    retime(query, 0.0)  # what is left is not to wait for the run's own trigger
+                    retime(query, 0.0)  # the rest need not wait for the run's trigger interval
                     while query.isActive and not _has_read_all(groups[place]):
                         time.sleep(POLL_S)
                     _stop_between(query)
@@ -220,7 +220,7 @@ class MicroBatches:
             _close(groups)
 
     def _look(self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], started_us: int) -> None:
-        """Show where the run is, and do what the steering wants."""
+        """Show the state of the run, slow idle queries, and make a change that the steering wants. Called every `POLL_S`."""
         self._show(queries)
         if self._may_be_slow():
             self._quiet.look(queries)
@@ -242,13 +242,13 @@ class MicroBatches:
         self._steering.changed(change, restarted=not retimed)
 
     def _may_be_slow(self) -> bool:
-        """Whether queries have no interval of their own, and none that the end of the input needs."""
+        """Whether idle queries may be slowed: they have no trigger interval, and the run does not wait for them to be idle."""
         return self._binding.trigger == 0 and not self._binding.options.until_idle
 
     def _again(
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
     ) -> bool:
-        """Start a query anew, which repeats the micro-batch that it has failed in; False where it has been repeated enough."""
+        """Restart a failed query, which repeats its micro-batch. Returns False after `REPEATS` repetitions."""
         group = groups[place]
         number = (group.group.name, group.ledger.last)
         self._repeated[number] = self._repeated.get(number, 0) + 1
@@ -263,10 +263,10 @@ class MicroBatches:
     def _end(
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
     ) -> None:
-        """Run the last micro-batch of a group, in which all that waits for the watermark comes.
+        """Run the last micro-batch of a group, which closes all windows and fires all timers that wait for the watermark.
 
-        Timers on processing time may keep the query going: then it is to begin no other micro-batch, and this is called again
-        once that which it runs is over.
+        If timers on processing time keep the query busy, this only lets it begin no further micro-batch, and is called again
+        when the present one is over.
         """
         checkpoint = groups[place].checkpoint
         retime(queries[place], ENDLESS_S)
@@ -278,14 +278,14 @@ class MicroBatches:
         queries[place] = self._start(spark, groups, place, started_us)
 
     def _closed(self, groups: list[BoundGroup]) -> int:
-        """How many groups may read no more: the first ones, up to the last whose end an earlier start has committed."""
+        """Return how many of the first groups may read no more: those up to the last one that an earlier start has ended."""
         if self._waits_for_the_clock():
             return 0
         ended = [place for place, group in enumerate(groups) if first_end(group.checkpoint) is not None]
         return ended[-1] + 1 if ended else 0
 
     def _has_ended(self, groups: list[BoundGroup], ending: Ending) -> bool:
-        """Whether the input's end has been dealt with, or it only pauses."""
+        """Whether the run may stop when idle: the last micro-batches have run, or the input only pauses."""
         over = self._binding.options.until_idle == "pause" or ending.over()
         ends = [first_end(group.checkpoint) for group in groups if waits(group)]
         if over and any(end is not None for end in ends) and None not in ends and not self._waits_for_the_clock():
@@ -293,7 +293,7 @@ class MicroBatches:
         return over
 
     def _waits_for_the_clock(self) -> bool:
-        """Whether there may be timers on processing time, which the same command is to let fire later."""
+        """Whether there may be timers on processing time, which fire when the same command is run again later."""
         elements = self._binding.topology.elements
         return any(element.has_timers and element.timers == "processing" and element.window is None for element in elements)
 
@@ -308,7 +308,7 @@ class MicroBatches:
         writer = writer.trigger(processingTime=f"{round(self._binding.trigger * 1000)} milliseconds")
         writer = writer.foreachBatch(self._committer(spark, group, tallies))
         try:
-            with having(spark, settings_for(group.topology)):  # of which Spark copies what a query starts with
+            with having(spark, settings_for(group.topology)):  # Spark copies them when the query starts
                 return writer.start()
         except AnalysisException as error:
             if not (error.getCondition() or "").startswith("STREAMING_OUTPUT_MODE"):
@@ -326,13 +326,13 @@ class MicroBatches:
             for bound, place in zip(group.sources, group.places, strict=True):
                 bound.vouch(Position(group.checkpoint, place, number))
             offsets = offsets_checksum(group.checkpoint, number)
-            counted = tallies(batch, number)  # which runs the batch; only then is it time to commit
+            counted = tallies(batch, number)  # this runs the batch, so the time of the commit comes after it
             record = BatchRecord.of(number, time.time_ns() // 1000, counted, offsets)
             with self._lock:
                 self._binding.recording.fix_state()
                 if not group.ledger.commit(record):
                     return
-                self._totals.add(record, external, handed_on)  # it is committed, whatever becomes of its delivery now
+                self._totals.add(record, external, handed_on)  # before the delivery, which may fail without undoing the commit
                 group.ledger.deliver(record)
             self._element_log.write(group.group.name, number, counted)
             self._delivered[group.group.name, number] = group.ledger.delivered
@@ -345,7 +345,7 @@ class MicroBatches:
         return commit
 
     def _go_on_without_idle(self, spark: SparkSession, group: BoundGroup, record: BatchRecord) -> None:
-        """Let the watermark pass that of sources that have fallen silent."""
+        """Raise the watermark if some sources are idle, so that it does not wait for them."""
         watermarks = self._watermarks[group.group.name]
         watermarks.note(record.sources)
         mark = watermarks.without_idle_ms()
@@ -363,9 +363,9 @@ class MicroBatches:
         return done and all(bound.drained(position) for group in groups for bound, position in group.positions())
 
     def _note_progress(self, groups: list[BoundGroup]) -> None:
-        self._binding.recording.refuse_taken_over()  # who has slept, and finds nothing to do, commits nothing that would say so
+        self._binding.recording.refuse_taken_over()  # a driver that was paused and has nothing to commit learns it only here
         for group in groups:
-            # But for the last batch, which Spark may read again if it has not noted that it is done.
+            # Without the last batch, which Spark may read again if its completion was not written.
             for bound, position in group.positions(back=1):
                 bound.note_progress(f"run in {self._binding.recording.directory}", position)
 
@@ -381,10 +381,10 @@ class MicroBatches:
     def _snapshot(self) -> Snapshot:
         with self._lock:
             taken = sum(source.accepted for source in self._totals.sources.values())
-            left = sum(self._totals.outputs.get(name, 0) for name in self._binding.sinks)
+            written = sum(self._totals.outputs.get(name, 0) for name in self._binding.sinks)
             dead = self._totals.dead_lettered
             watermarks = watermarks_of(self._binding.topology, self._totals)
-        return Snapshot(taken, left, dead, watermarks)
+        return Snapshot(taken, written, dead, watermarks)
 
     def _report(self, groups: list[BoundGroup]) -> Report:
         positions = [(group, bound, position) for group in groups for bound, position in group.positions()]
@@ -411,14 +411,14 @@ class MicroBatches:
         )
 
     def _reckoned(self, bound: BoundSource, position: Position) -> Reckoning:
-        """What a source says was read; where it has places without events, by counting those that are still there."""
+        """Return a source's own count of its events that were read. If its offsets have gaps, they are counted one by one."""
         reckoning, accepted = bound.reckon(position), self._totals.source(bound.source.name).accepted
         if reckoning.committed is None or reckoning.committed <= accepted:
             return reckoning
-        there = bound.recount(position)
-        if there is None:
+        recount = bound.recount(position)
+        if recount is None:
             return reckoning
-        return reckoning._replace(committed=None if there < accepted else there)  # some may have been deleted since
+        return reckoning._replace(committed=None if recount < accepted else recount)  # unknown if some were deleted meanwhile
 
 
 def _close(groups: list[BoundGroup]) -> None:
@@ -427,22 +427,20 @@ def _close(groups: list[BoundGroup]) -> None:
 
 
 def _is_settled(group: BoundGroup) -> bool:
-    """Whether a group has completed what was planned, and has read all that other groups have left for it."""
+    """Whether a group has completed its planned micro-batches, and has read all events from other groups."""
     return is_between(group.checkpoint) and _has_read_all(group)
 
 
 def _has_read_all(group: BoundGroup) -> bool:
-    """Whether a group has read all that other groups have left for it; timers on processing time may have begun another
-    micro-batch.
-    """
+    """Whether a group has read all events from other groups. A micro-batch that only time has caused may be under way."""
     return has_done_what_is_planned(group.checkpoint) and all(
         bound.drained(position) for bound, position in group.positions() if bound.source.name in group.handed_on
     )
 
 
 def _stop_between(query: StreamingQuery) -> None:
-    """Stop a query when it runs no micro-batch, or has taken too long over one."""
-    retime(query, ENDLESS_S)  # where micro-batches follow each other at once, there would be no such moment
+    """Stop a query between two micro-batches, or after `PATIENCE_S`."""
+    retime(query, ENDLESS_S)  # otherwise the next micro-batch might begin at once
     patient_until = time.monotonic() + PATIENCE_S
     while query.status["isTriggerActive"] and time.monotonic() < patient_until:
         time.sleep(0.01)
@@ -450,7 +448,7 @@ def _stop_between(query: StreamingQuery) -> None:
 
 
 def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf, BoundGroup]:
-    """The query of a group whose elements are Python's: its rows are tallies."""
+    """Compile a group with Python elements: the rows of its query are tallies."""
     frame = compile_group(spark, group.wiring, group.sources, started_us)
 
     def tallies(batch: DataFrame, number: int) -> list[Tally]:
@@ -461,7 +459,7 @@ def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[
 
 
 def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf, BoundGroup]:
-    """The query of a group that Spark plans whole: its rows are events, which the writer counts."""
+    """Compile a native group, which Spark plans whole: the rows of its query are events, which the writer counts."""
     inputs = Inputs(group.wiring, group.sources)
     frame, order = compile_native(spark, group.topology, group.sources, inputs, started_us)
     group = group.read_in(order)
@@ -474,5 +472,5 @@ def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[Da
 
 
 def _query_of(spark: SparkSession, group: BoundGroup) -> StreamingQuery:
-    """The query of a group, which runs."""
+    """Return the running query of a group."""
     return next(query for query in spark.streams.active if query.name == group.group.name)

@@ -1,8 +1,8 @@
-"""Runs to which nothing comes, whose sources Spark would ask a hundred times a second.
+"""Slows the polling of idle runs, whose sources Spark would poll a hundred times a second.
 
-Without a trigger interval a query asks again 10 ms after it has found nothing. That takes a tenth of a core, half of it for
-settings that Spark copies to list a directory. After some seconds of silence the queries get an interval instead, and after a
-minute a longer one, until the next micro-batch begins: the first event after a silence waits a little longer, and no other.
+Without a trigger interval, a query polls its sources again 10 ms after it has found no data. That takes a tenth of a core, half
+of it for settings that Spark copies to list a directory. After some seconds without data the queries get an interval, and after
+a minute a longer one, until the next micro-batch begins. Only the first event after an idle time waits a little longer.
 """
 
 import time
@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.engine.running.steering import retime
 
 SLOWER = ((60.0, 0.5), (10.0, 0.2))
-"""After so many seconds without a micro-batch, the interval in seconds."""
+"""Pairs of seconds without a micro-batch and the trigger interval from then on, in seconds."""
 
 
 class Quiet:
@@ -22,10 +22,10 @@ class Quiet:
     def __init__(self) -> None:
         self._begun = time.monotonic()
         self._slowed: dict[str, float] = {}
-        """Intervals of queries by their runs."""
+        """The intervals of slowed queries in seconds, by Spark's run identifier."""
 
     def look(self, queries: Iterable[StreamingQuery]) -> None:
-        """Slow the queries if it has been silent for long; called several times a second."""
+        """Slow the queries if none has begun a micro-batch for long; called several times a second."""
         silent = time.monotonic() - self._begun
         interval = next((interval for after, interval in SLOWER if silent > after), None)
         if interval is None:
@@ -35,7 +35,7 @@ class Quiet:
                 self._slowed[query.runId] = interval
 
     def begin(self, query: Callable[[], StreamingQuery]) -> None:
-        """A query begins a micro-batch: it is to go on at once."""
+        """Note that a query begins a micro-batch, and remove the interval that it was given."""
         self._begun = time.monotonic()
         if self._slowed:
             woken = query()

@@ -1,7 +1,7 @@
-"""Spark's real-time mode: each event passes as it comes, from Kafka to Kafka, and nothing of ours is in its way.
+"""Running in Spark's real-time mode: events pass one by one from Kafka to Kafka, in Spark's code alone.
 
-There are no micro-batches to commit, so there is no ledger: results are delivered at least once, and
-counts come from offsets. A sink is a query of its own, and so are the dead letters of a source.
+There are no micro-batches to commit, so there is no ledger: results are delivered at least once, and counts are computed from
+offsets. Each sink is a query of its own, and so are the dead letters of each source.
 """
 
 import json
@@ -42,7 +42,7 @@ from penstock.runtime.modes import refuse_in_real_time
 from penstock.storage import durable
 
 LEAST_S = 5.0
-"""Spark's least length of a real-time batch."""
+"""The shortest real-time batch that Spark allows, in seconds."""
 
 CORRUPT = "_corrupt"
 
@@ -52,7 +52,7 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
 
     Raises
     ------
-    ConfigurationError: names the element, source or sink that real-time mode cannot have, or the cores that it lacks.
+    ConfigurationError: real-time mode does not support an element, source or sink, or there are too few cores.
     """
     refuse_in_real_time(app.topology())
     if options.checkpoint_every < LEAST_S:
@@ -74,25 +74,25 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
 
 @dataclass(frozen=True)
 class RealTimeResult(RunResult):
-    """What a run in real time leaves: its report, and topics."""
+    """The result of a run in real time: its report. Events are in Kafka topics only."""
 
     _way: "RealTime"
 
     def output(self, sink: str) -> list[Any]:
-        """Refused: the messages of a run in real time do not say whose they are.
+        """Not available: messages of a run in real time do not contain which run sent them.
 
         Raises
         ------
-        ConfigurationError: names the topic.
+        ConfigurationError: always; the text names the topic to read.
         """
         raise ConfigurationError(
-            f"Sink {sink} is {self._sinks[sink].uri}, and messages that are sent in real time do not say by which run: read "
-            "the topic."
+            f"Sink {sink} is {self._sinks[sink].uri}, and messages that are sent in real time do not say which run sent "
+            "them: read the topic itself."
         )
 
     @property
     def dead_letters(self) -> list[dict[str, Any]]:
-        """What could not be decoded; each once, however often it was delivered."""
+        """The events that could not be decoded, without the duplicates of repeated deliveries."""
         return [json.loads(letter) for letter in self._way.letters()]
 
 
@@ -132,7 +132,7 @@ class RealTime:
                 )
 
     def stream(self, spark: SparkSession, watch: Watch) -> Report:
-        """Run until the watch says that it is over; returns the report."""
+        """Run until the watch ends the run, and return the report."""
         self._binding.recording.fix_state()
         self._check_slots(spark)
         queries: dict[str, StreamingQuery] = {}
@@ -151,7 +151,7 @@ class RealTime:
         return self._report()
 
     def _check_slots(self, spark: SparkSession) -> None:
-        """In real-time mode all tasks of all queries run at once."""
+        """Check that the cluster has a slot for each task, because in real-time mode all tasks of all queries run at once."""
         partitions = sum(len(bound.topic.partitions) for bound in self._kafka())
         stateful = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
         needed = len(self._topology.sinks) * (partitions + stateful) + partitions
@@ -163,7 +163,7 @@ class RealTime:
             )
 
     def _parts(self, spark: SparkSession) -> Iterator[tuple[str, DataFrame, KafkaPlace]]:
-        """What each query is called, writes, and writes to."""
+        """Yield the name of each query, the messages that it writes, and their topic."""
         frames: dict[Stream[Any], DataFrame] = {}
         for bound in self._kafka():
             good, bad = self._decoded(spark, bound)
@@ -178,13 +178,14 @@ class RealTime:
             yield f"sink-{sink.name}", messages(frames[sink.stream], sink, bound_sink.headers), bound_sink.topic_place
 
     def _decoded(self, spark: SparkSession, bound: KafkaSource) -> tuple[DataFrame, DataFrame]:
-        """A source's events, and messages about those that are none."""
+        """Return a source's decoded events, and dead-letter messages for those that cannot be decoded."""
         codec = Codec(bound.source.event_type)
         schema = from_arrow_schema(codec.schema, prefer_timestamp_ntz=True)
         nullable = [StructField(codec.names[field.name], field.dataType) for field in schema]
         read = StructType([*nullable, StructField(CORRUPT, StringType())])
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         rows = spark.readStream.format("kafka").options(**bound.options()).load()
+        # An event is good if it is valid JSON and each required field has a value of its type; any other is a dead letter.
         text = F.coalesce(F.col("value").cast("string"), F.lit(""))
         rows = rows.withColumn("event", F.from_json(text, read, options))
         fits: Column = F.col("event").isNotNull() & F.col(f"event.{CORRUPT}").isNull()
@@ -194,9 +195,9 @@ class RealTime:
             column = F.col(f"event.`{codec.names[field.name]}`")
             if field.name in beside:
                 text_beside = F.expr(beside[field.name]).cast("string")
-                given = text_beside.try_cast(schema[field.name].dataType)
-                fits = fits & (text_beside.isNull() | given.isNotNull())
-                column = F.coalesce(given, column)
+                value_beside = text_beside.try_cast(schema[field.name].dataType)
+                fits = fits & (text_beside.isNull() | value_beside.isNotNull())
+                column = F.coalesce(value_beside, column)
             if field.required:
                 fits = fits & (column.isNotNull() | F.lit(schema[field.name].nullable))
             elif field.default is not msgspec.NODEFAULT and field.default is not None:
@@ -233,7 +234,7 @@ class RealTime:
     # --- counts ---------------------------------------------------------------------------------
 
     def _committed(self, name: str) -> dict[str, dict[str, int]]:
-        """The offsets by topic that a query has committed."""
+        """Return the offsets that a query has committed, by topic and partition."""
         checkpoint = self._recording.checkpoint(name)
         last = last_commit(checkpoint)
         offsets: dict[str, dict[str, int]] = {}
@@ -242,11 +243,11 @@ class RealTime:
         return offsets
 
     def delivered(self, query: str, batch: int) -> dict[str, float]:
-        """Spark's own sink is part of the work."""
+        """Return nothing: Spark's own sink is part of the query's work."""
         return {}
 
     def _begun(self, name: str) -> dict[str, dict[str, int]]:
-        """The offsets by topic from which a query reads."""
+        """Return the offsets at which a query began to read, by topic and partition."""
         checkpoint = self._recording.checkpoint(name)
         offsets: dict[str, dict[str, int]] = {}
         for number in durable.names(checkpoint / "sources"):
@@ -257,28 +258,29 @@ class RealTime:
         return all(map(self._begun, self.names)) and all(span.done == span.end for span in self._spans().values())
 
     def _spans(self) -> dict[tuple[str, str], "_Span"]:
-        """What has been read, by topic and partition."""
+        """Return the offsets that have been read, by topic and partition."""
         begun, done = list(map(self._begun, self.names)), list(map(self._committed, self.names))
         spans = {}
         for bound in self._kafka():
             topic = bound.place.topic
+            # Several queries may read a topic: an event counts as read once all of them have committed it.
             firsts = [each[topic] for each in begun if topic in each]
-            behind = [each[topic] for each in done if topic in each]
+            lasts = [each[topic] for each in done if topic in each]
             for partition, (low, end) in bound.topic.bounds().items():
                 first = max((each.get(str(partition), 0) for each in firsts), default=end if bound.starts_late else low)
                 done_to = (
-                    [each.get(str(partition), first) for each in behind] if all(begun) and len(behind) == len(firsts) else []
+                    [each.get(str(partition), first) for each in lasts] if all(begun) and len(lasts) == len(firsts) else []
                 )
                 spans[topic, str(partition)] = _Span(first, max(first, min(done_to, default=first)), end)
         return spans
 
     def letters(self) -> list[bytes]:
-        """The dead letters of what has been committed; each once, however often it was delivered."""
-        spans, found = self._spans(), dict[str, bytes]()
+        """Return the dead letters of committed events, without the duplicates of repeated deliveries."""
+        spans, by_name = self._spans(), dict[str, bytes]()
         for topic in (Topic(dead_letters_of(bound.place)) for bound in self._kafka()):
             lows, ends = ({partition: place[side] for partition, place in topic.bounds().items()} for side in (0, 1))
-            found |= {name_of(one) or "": one.value() or b"" for several in topic.read(lows, ends) for one in several}
-        return [letter for name, letter in found.items() if _is_within(name, spans)]
+            by_name |= {name_of(message) or "": message.value() or b"" for part in topic.read(lows, ends) for message in part}
+        return [letter for name, letter in by_name.items() if _is_within(name, spans)]
 
     def _report(self) -> Report:
         spans = self._spans().values()
@@ -296,11 +298,11 @@ class RealTime:
 
 
 def _refuse_old() -> None:
-    """Refuse what the Spark that is installed cannot do in real time.
+    """Check that the installed Spark has a real-time mode.
 
     Raises
     ------
-    ConfigurationError: names a version that can.
+    ConfigurationError: it has none; the text names a version that has.
     """
     if not installed().real_time:
         raise ConfigurationError(
@@ -310,12 +312,12 @@ def _refuse_old() -> None:
 
 
 def dead_letters_of(place: KafkaPlace) -> KafkaPlace:
-    """Where the messages of a topic go that are no events."""
+    """Return the topic for messages of a source's topic that cannot be decoded."""
     return KafkaPlace(place.brokers, topic_of_letters(place.topic), place.options)
 
 
 class _Span(NamedTuple):
-    """Offsets of a partition: from where all queries that read it have begun, to where all have committed, and its end."""
+    """Offsets of a partition: from where all its queries read, up to where all have committed, and the partition's end."""
 
     first: int
     done: int
@@ -323,7 +325,7 @@ class _Span(NamedTuple):
 
 
 def _is_within(name: str, spans: Mapping[tuple[str, str], _Span]) -> bool:
-    """Whether a dead letter is of what has been committed: it is named after its event's place, as TOPIC/PARTITION/OFFSET."""
+    """Whether a dead letter belongs to a committed event. Its name is the event's place, as TOPIC/PARTITION/OFFSET."""
     place, _, offset = name.rpartition("/")
     topic, _, partition = place.rpartition("/")
     span = spans.get((topic, partition))
@@ -331,7 +333,7 @@ def _is_within(name: str, spans: Mapping[tuple[str, str], _Span]) -> bool:
 
 
 def messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame:
-    """A stream as messages with the keys of a sink, and with the headers that its topic is to have."""
+    """Return a stream as Kafka messages, with the keys and headers of a sink."""
     event_type, fields = sink.stream.event_type, (*sink.key, *headers.values())
     line, texts = in_json(encoded_columns(event_type), event_type, fields)
     raw, columns = raw_fields(event_type), [line.alias("value")]
@@ -339,7 +341,7 @@ def messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame
     def alone(field: str, text: Column) -> Column:
         return F.unbase64(text) if field in raw else text.cast("binary")
 
-    if sink.key:  # of several fields it is a text, and of no field's type
+    if sink.key:  # a key of several fields is a text, not of any field's type
         parts = texts[: len(sink.key)]
         key = parts[0] if len(parts) == 1 else joined_texts(parts)
         columns.append(alone("/".join(sink.key), key).alias("key"))

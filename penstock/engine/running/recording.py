@@ -1,4 +1,4 @@
-"""The recording of a run: one directory that is report, fixture and bug report at once."""
+"""The recording of a run: one directory that serves as report, as test fixture and as bug report."""
 
 import fcntl
 import os
@@ -52,28 +52,28 @@ from penstock.storage.reach import check, is_of_store
 LOCK_PATIENCE = 30.0
 
 Inspect = Callable[[str, list[str], Collection[str]], None]
-"""Called with a run, those that it discards, and the sinks that it has claimed before; raises what forbids the start."""
+"""Called with the run's identifier, those of discarded runs, and names of sinks claimed before; raises to forbid a start."""
 
 
 class Recording:
-    """The directory ``runs/NAME``; see the how-to on recordings for what each file holds.
+    """The directory ``runs/NAME``; the how-to on recordings describes each file.
 
     Parameters
     ----------
-    retain: how many micro-batches are kept one by one.
+    retain: how many progress reports are kept one by one.
     take_over: whether to fence off a process on this machine that is running the run, instead of giving up.
 
     Raises
     ------
     SinkError: the directory cannot be made.
-    ConfigurationError: there is something in its place that is no run.
-    RunLockedError: another process, or what is left of one, is running this run.
+    ConfigurationError: the directory holds other files than those of a run.
+    RunLockedError: another process, or a child that it has left, is running this run.
     """
 
     def __init__(self, directory: Path, retain: int = RETAIN, *, take_over: bool = False) -> None:
         self.directory = absolute(directory)
         self.here = here_of(self.directory)
-        """What only this machine needs of the run: Spark's log, and the application as it is sent to executors."""
+        """The directory for files that only this machine needs: Spark's log, and the application as it is sent to executors."""
         if not is_local(self.directory):
             check(self.directory, by_spark=True)
         _refuse_no_run(self.directory)
@@ -83,39 +83,43 @@ class Recording:
         except OSError as error:
             raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
         if not take_over:
-            self._lock()
+            try:
+                self._lock()
+            except BaseException:
+                self.log.close()
+                raise
         self._manifest: Manifest | None = None
         self._state: dict[str, Schema] | None = None
-        """The schemas of today's code, where they are yet to be kept."""
+        """The state schemas of today's code while they are not in the manifest yet; None for a new run."""
         self._retain = retain
         self._driver = Driver(uuid.uuid4().hex, socket.gethostname(), os.getpid(), time.time())
 
     @property
     def manifest(self) -> Manifest:
-        """What is kept from one start to the next; there once the run is prepared."""
+        """The manifest, which is kept from one start to the next. Available after `prepare`."""
         assert self._manifest is not None
         return self._manifest
 
     def checkpoint(self, group: str) -> Path:
-        """Spark's checkpoint of a group."""
+        """Return the path of a group's Spark checkpoint."""
         return self.directory / CHECKPOINT / group
 
     def ledger(self, group: str) -> Path:
-        """The committed batches of a group."""
+        """Return the path of a group's ledger."""
         return ledger_of(self.directory, group)
 
     @property
     def hops(self) -> Path:
-        """Where groups leave streams for other groups, in a directory each."""
+        """The directory of the streams between groups, with a subdirectory for each."""
         return self.directory / HOPS
 
     @property
     def output(self) -> Path:
-        """Where sinks without a URI write."""
+        """The directory to which sinks without a URI write."""
         return self.directory / OUTPUT
 
     def stored(self) -> Manifest | None:
-        """The manifest of an earlier start that is to be resumed, if there is one."""
+        """Return the manifest of the run that can be resumed; None if there is none."""
         stored = stored_manifest(self.directory)
         return None if stored is None or stored.discarding else stored
 
@@ -124,15 +128,16 @@ class Recording:
 
         Parameters
         ----------
-        manifest: what must not change from one start to the next: topology, state, sources, parameters, groups.
-        fresh: discard what there is.
-        inspect: what else may refuse the start.
+        manifest: the properties of this start that must not change: topology, state, sources, parameters, groups.
+        fresh: discard the earlier run.
+        inspect: may refuse the start by raising, before anything is changed.
 
         Raises
         ------
-        IncompatibleStateError, ConfigurationError: what there is does not fit; nothing was changed.
+        IncompatibleStateError, ConfigurationError: the earlier run does not fit; nothing was changed.
+        RunLockedError: another driver has begun the run at the same time.
         """
-        before = self._manifest_now()
+        manifest_before = self._manifest_now()
         earlier, stored = head_of(self.directory), None if fresh else self.stored()
         if earlier is not None:
             self._refuse_copied(earlier)
@@ -149,12 +154,12 @@ class Recording:
             inspect(manifest.run, manifest.discarded, ())
         manifest.driver, manifest.discarding = self._driver, stored is None and earlier is not None
         with alone(self.directory / MANIFEST):
-            if self._manifest_now() != before:
+            if self._manifest_now() != manifest_before:
                 raise RunLockedError(
                     f"Another driver has begun {self.directory.name} at this moment: go on with that one, or start this again."
                 )
             manifest.write(self.directory)
-            if manifest.discarding:  # which is written down first, so that a kill in between is resumed
+            if manifest.discarding:  # written to the manifest first, so that the next start goes on after a kill
                 self._discard(manifest.discarded)
                 manifest.discarding = False
                 manifest.write(self.directory)
@@ -168,22 +173,22 @@ class Recording:
         return None
 
     def keep(self, **changes: Any) -> None:
-        """Keep other values of the manifest's fields: how the run is divided, say, which its checkpoints fix."""
+        """Change fields of the manifest, and write it."""
         for name, value in changes.items():
             setattr(self.manifest, name, value)
         self._keep_manifest()
 
     def fix_state(self) -> None:
-        """Keep of which shape today's code stores state, before it has stored any: until then what was before could go on."""
+        """Record the state schemas of today's code. Called just before it commits state: until then, old code could go on."""
         if self._state is not None and self._state != self.manifest.state:
             self.keep(state=self._state)
 
     def fix_order(self, group: str, sources: list[str]) -> None:
-        """Keep the order in which a group's query reads its sources, by which Spark's checkpoint knows them.
+        """Record the order in which a group's query reads its sources, by which Spark's checkpoint identifies them.
 
         Raises
         ------
-        IncompatibleStateError: an earlier start has read them in another.
+        IncompatibleStateError: an earlier start has read them in another order.
         """
         orders, self.manifest.spark = self.manifest.orders, installed().version
         if orders.setdefault(group, sources) != sources:
@@ -195,53 +200,51 @@ class Recording:
         self._keep_manifest()
 
     def places_of(self, sinks: Mapping[str, str], committed: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Keep where sinks are; returns for each the last batch of each group that went to where it was before.
+        """Record the places of sinks. Returns, by sink and group, the last batch that went to the sink's former place.
 
         Parameters
         ----------
-        sinks: their places, by name.
-        committed: the last batch of each group so far, as sinks count.
+        sinks: the present place of each sink, by name.
+        committed: the last committed batch of each group, in the sinks' numbering.
         """
-        kept, before = self.manifest.places, dict(self.manifest.places)
+        places, before = self.manifest.places, dict(self.manifest.places)
         for name, place in sinks.items():
             if name not in before or before[name].place != place:
-                kept[name] = SinkPlace(place, dict(committed) if name in before else {})
-        if kept != before:
+                places[name] = SinkPlace(place, dict(committed) if name in before else {})
+        if places != before:
             self._keep_manifest()
-        return {name: kept[name].since for name in sinks}
+        return {name: places[name].since for name in sinks}
 
     def beginning(self, bound: BoundSource, started_us: int) -> Any:
-        """Where the run has begun to read a source: what that says at its first start, whether or not there is anything to
-        read.
-        """
-        known, name = self.manifest.beginnings, bound.source.name
-        if known.get(name) is None:
-            known[name] = bound.beginning(started_us)
-            if known[name] is not None:
+        """Return the recorded position at which the run began to read a source, which the source tells at the first start."""
+        beginnings, name = self.manifest.beginnings, bound.source.name
+        if beginnings.get(name) is None:
+            beginnings[name] = bound.beginning(started_us)
+            if beginnings[name] is not None:
                 self._keep_manifest()
-        return known[name]
+        return beginnings[name]
 
     @property
     def ended(self) -> bool:
-        """Whether the input has ended; at a start, that an earlier one was killed before it had written its report."""
+        """Whether the input has ended. If so at a start, an earlier one was killed before it had written its report."""
         return self.manifest.ended
 
     def note_end(self) -> None:
-        """Keep that the input has ended, after which no event can come."""
+        """Record that the input has ended, after which no event can be read."""
         self.keep(ended=True)
 
     def _keep_manifest(self) -> None:
-        # Else who is paused in between would put an old manifest in the place of another driver's.
+        # Locked, because a driver that is paused in between would replace another driver's manifest by an old one.
         with alone(self.directory / MANIFEST):
             self.refuse_taken_over()
             self.manifest.write(self.directory)
 
     def refuse_taken_over(self) -> None:
-        """Refuse to go on where another driver has taken the run over: the ledger fences commits, and this the other files.
+        """Check that no other driver has taken the run over. This fences the files besides the ledger, which fences itself.
 
         Raises
         ------
-        RunLockedError: another has.
+        RunLockedError: another driver has taken the run over.
         """
         stored = stored_manifest(self.directory)
         now = None if stored is None else stored.driver
@@ -253,32 +256,32 @@ class Recording:
             )
 
     def note_start(self, start: Callable[[float, Environment], Start]) -> None:
-        """Keep a start, or a change of settings during one, with its time and environment."""
+        """Record a start, or a change of settings during one, with its time and environment."""
         environment = Environment(
             penstock.__version__, pyspark.__version__, platform.python_version(), platform.platform(), os.cpu_count()
         )
         note_start(self.directory, start(time.time(), environment))
 
     def note_progress(self, progress: dict[str, Any]) -> None:
-        """Keep a progress of Spark's."""
+        """Record a progress report of Spark."""
         self._progress.note(progress)
 
     def progress(self) -> Sums:
-        """The sums of all progresses that were kept."""
+        """Return the sums over all progress reports of the run."""
         return self._progress.sums()
 
     def write_report(self, report: Report, copy: Path | None) -> None:
-        """Write ``report.json``, and a copy where one is wanted.
+        """Write ``report.json``, and a copy to another file if one is requested.
 
         Raises
         ------
-        RunLockedError: another driver has taken the run over.
+        RunLockedError: another driver has taken the run over. SinkError: the copy cannot be written.
         """
         self.refuse_taken_over()
         report.ended = self.ended
         try:
             report.write(self.directory / REPORT)
-        except FileNotFoundError:  # who discards the run has not waited for who is paused here
+        except FileNotFoundError:  # another driver discarded the run while this one was paused
             self.refuse_taken_over()
             raise
         if copy is not None:
@@ -289,12 +292,12 @@ class Recording:
                 raise SinkError(f"The report cannot be written to {copy} ({error.strerror}).") from error
 
     def release(self) -> None:
-        """Let another process run this run; called once nothing of this one is left."""
-        if self._manifest is not None and not is_local(self.directory):  # the lock is of this machine
+        """Release the run for other processes. Called when all work of this one has ended."""
+        if self._manifest is not None and not is_local(self.directory):  # the lock works on this machine only
             try:
                 self._driver.released = time.time()
                 self._keep_manifest()
-            except Exception as error:  # what has stopped the run is said, and not what stops this
+            except Exception as error:  # the failure that stopped the run must be reported, not this one
                 if not (isinstance(error, PenstockError) or is_of_store(error)):
                     raise
         fcntl.flock(self.log, fcntl.LOCK_UN)
@@ -311,15 +314,13 @@ class Recording:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise RunLockedError(
-                        f"Another process is running {self.directory.name} (it holds {self.log.name}); stop it, or give "
-                        "this run another --name; with --take-over it is fenced off."
+                        f"Another process is running {self.directory.name} (it holds {self.log.name}); stop it, give "
+                        "this run another --name, or fence that process off with --take-over."
                     ) from None
                 time.sleep(0.2)
 
     def _discard(self, runs: list[str]) -> None:
-        """Remove what earlier starts have written, but for the manifest, which says that this is under way; and nothing
-        besides.
-        """
+        """Remove the files that earlier starts have written, and no others. The manifest stays: it notes this removal."""
         for name in durable.names(self.directory):
             path = self.directory / name
             set_aside = re.fullmatch(rf"\.({JOURNALS})\.(?:taken|draft|lock)", name)
@@ -346,11 +347,12 @@ class Recording:
         durable.remove_empty(self.directory / HOPS)
         durable.remove(self.directory / MOVING)
         os.truncate(self.log.name, 0)
-        for name in durable.names(self.here):  # which is the same directory, but for a run in a store
+        for name in durable.names(self.here):  # the same directory, except for a run in a store
             if re.fullmatch(SAID, name):
                 (self.here / name).unlink(missing_ok=True)
 
     def _check(self, stored: Manifest, present: Manifest) -> None:
+        # Once the input has ended, a start can only write the report, if an earlier one was killed before it did.
         report = report_of_run(self.directory)
         if stored.ended and report is not None and report.ended:
             raise ConfigurationError(
@@ -377,12 +379,13 @@ class Recording:
                 raise ConfigurationError(
                     f"Source {name} was read from {place} when this run began, and now from {now}: {mend}."
                 )
+        # The same place may hold another topic or file by now, and the offsets of the old one would be wrong there.
         for name, identity in stored.identities.items():
             now = present.identities.get(name)
             if identity is not None and now != identity:
                 raise ConfigurationError(
                     f"Source {name} is another {present.sources[name].partition(':')[0]} than the one that this run began "
-                    f"with, though in the same place: what has been read of the old one says nothing of it: put that back, "
+                    f"with, though in the same place, and the offsets of the old one do not apply to it: put the old one back, "
                     f"or start afresh with --fresh, or under another --name than {self.directory.name}."
                 )
         for name, value in stored.parameters.items():
@@ -403,24 +406,24 @@ class Recording:
             )
 
     def _is_at(self, place: str) -> bool:
-        """Whether a place is this directory, by whatever path."""
+        """Whether a path leads to this directory, even if it is spelled differently."""
         with suppress(OSError):
             if is_local(self.directory) and self.directory.samefile(place):
                 return True
         return place == str(self.directory)
 
     def _refuse_copied(self, earlier: Head) -> None:
-        """Refuse a copy of a run that is still there: each would take the other's micro-batches in their sinks for its own."""
+        """Refuse a copy of a run that still exists: in their sinks, each would take the other's micro-batches for its own."""
         if not earlier.place or self._is_at(earlier.place):
             return
-        there, other = path_of(earlier.place), None
-        with suppress(OSError, PenstockError):  # what cannot be read is no run that goes on
-            other = head_of(there)
+        original, other = path_of(earlier.place), None
+        with suppress(OSError, PenstockError):  # a run that cannot be read cannot go on
+            other = head_of(original)
         if other is None or earlier.run not in (other.run, *other.discarded):
             return
         probe = f".here-{self._driver.id}"
         durable.write(self.directory / probe, b"", kept="no")
-        same = (there / probe).exists()  # by another name, as of a second mount
+        same = (original / probe).exists()  # the same directory by another path, such as a second mount
         durable.remove(self.directory / probe)
         if not same:
             raise IncompatibleStateError(
@@ -429,7 +432,7 @@ class Recording:
             )
 
     def _refuse_moved(self, stored: Manifest) -> None:
-        """Refuse a directory that lay elsewhere: Spark's checkpoint says of the files of state where they lay."""
+        """Refuse a run with state that was moved to another directory: Spark's checkpoint has the old paths of its files."""
         if self._is_at(stored.place) or not stored.state:
             return
         raise IncompatibleStateError(
@@ -438,7 +441,7 @@ class Recording:
         )
 
     def _refuse_older_spark(self, stored: Manifest) -> None:
-        """Refuse a Spark that is older than the run's last one: nobody has tried whether it reads that one's checkpoint."""
+        """Refuse a Spark of an older minor version than the run's last one: whether it reads the checkpoint is not tested."""
         if stored.spark and Spark(stored.spark).minor > installed().minor:
             raise IncompatibleStateError(
                 f"{self.directory.name} was run on Spark {stored.spark}, and this is {installed().version}, which may not "
@@ -448,27 +451,27 @@ class Recording:
 
 
 def _refuse_no_run(directory: Path) -> None:
-    """Refuse a directory that holds anything and has no manifest: nothing says that it is a run's."""
+    """Refuse a directory that has files but no manifest, as it may not be that of a run."""
     names = durable.names(directory)
     strange = sorted(name for name in names if not re.fullmatch(BEFORE_MANIFEST, name))
     if MANIFEST in names or not strange:
         return
     others = "" if len(strange) == 1 else f" and {len(strange) - 1} more"
     lost = any(re.fullmatch(JOURNALS, name) for name in names)
-    mend = f"it was a run, put its {MANIFEST} back, or move the directory away" if lost else "that is wanted, empty it yourself"
+    mend = f"it was a run, put its {MANIFEST} back, or move the directory away" if lost else "you want this one, empty it first"
     raise ConfigurationError(
-        f"{directory} holds {strange[0]}{others} and no {MANIFEST}, so it is no run's, and nothing in it is touched: choose "
-        f"another --name or --runs; if {mend}."
+        f"{directory} holds {strange[0]}{others} and no {MANIFEST}, so it is not the directory of a run, and nothing in it was "
+        f"changed: choose another --name or --runs; if {mend}."
     )
 
 
 def _within(directory: Path) -> list[Path]:
-    """The directories in a directory."""
+    """Return the subdirectories of a directory."""
     return [path for name in durable.names(directory) if (path := directory / name).is_dir()]
 
 
 def _identity(earlier: Head | None) -> tuple[str, list[str]]:
-    """What a run that begins anew is called, and the runs that it discards."""
+    """Return the identifier of a run that begins anew, and the identifiers of the runs that it discards."""
     if earlier is None:
         return uuid.uuid4().hex, []
     if earlier.discarding:

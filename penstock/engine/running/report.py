@@ -1,4 +1,4 @@
-"""The report of a run: a pure function of what was recorded."""
+"""Makes the report of a run: a pure function of the recorded counts."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -26,21 +26,20 @@ def report_of(
     refused: int,
     handed_on: Mapping[str, int] = MappingProxyType({}),
 ) -> Report:
-    """The report; every figure in it is measured.
+    """Make the report of a run; every figure in it is measured.
 
     Parameters
     ----------
-    refused: results that sinks have refused as they were delivered, which are dead letters, too.
+    refused: number of results that sinks refused at delivery, which are dead letters, too.
+    handed_on: by stream between groups, the number of its events that were read, as the stream's source counts them.
 
-    handed_on: events that other groups have left, by stream, of what was read of it.
-
-    ``lost`` and ``duplicated`` are sums over places at whose two ends events are counted: each source's own reckoning against
-    what was decoded of it, what was sent to each element against what came there, and so on; see `penstock.runtime.places`.
-    Where as many have come and other ones, one at the least is lost and one doubled.
+    ``lost`` and ``duplicated`` are sums over places, at both ends of which events are counted: the events that a source says
+    were read against those decoded, the events sent to an element against those that arrived, and so on; see
+    `penstock.runtime.places`. If equal numbers of different events were counted, that is one lost and one duplicated.
     """
     decoded = sum(source.accepted for source in totals.sources.values())
     reckoned = {name: reckoning.committed for name, reckoning in reckonings.items() if reckoning.committed is not None}
-    uncountable = [name for name in reckonings if name not in reckoned]  # what was decoded stands for what was read
+    uncountable = [name for name in reckonings if name not in reckoned]  # for these, the number of decoded events is taken
     committed = sum(reckoned.values()) + sum(totals.source(name).accepted for name in uncountable)
     queued = sum(reckoning.queued for reckoning in reckonings.values())
     places = {read_from(name): _read(count, totals.source(name).accepted) for name, count in reckoned.items()}
@@ -87,7 +86,7 @@ def report_of(
 
 
 def watermarks_of(topology: Topology, totals: Totals) -> dict[str, str]:
-    """How far each source with an event time is, the one that holds the others back first."""
+    """Return the watermark of each source with an event time, in ISO 8601, the lowest first."""
     reached = {
         source.name: totals.source(source.name).newest_us / 1e6 - source.event_time.lateness
         for source in topology.sources

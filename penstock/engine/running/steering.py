@@ -1,4 +1,4 @@
-"""Steering: whoever watches a run from within it, and may change its settings while it is on."""
+"""Steering: the interface for code that watches a run from within, and may change its settings while it runs."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -15,8 +15,8 @@ class Change(NamedTuple):
     Parameters
     ----------
     trigger: seconds between the starts of micro-batches.
-    why: for who watches the run, in a sentence.
-    sources: URIs by name, of those that are to be read with another gate; for these the queries start anew.
+    why: the reason, as a sentence for the person who watches the run.
+    sources: new URIs, by name, of the sources that get another gate; if there are any, the queries are restarted.
     """
 
     trigger: float
@@ -25,33 +25,33 @@ class Change(NamedTuple):
 
 
 class Steering(Protocol):
-    """What a run tells, and asks. Called from several threads, one after the other."""
+    """The hooks that a run calls while it runs. Calls come from several threads, one after the other."""
 
     def progressed(self, progress: dict[str, Any]) -> None:
-        """A query has reported progress, in Spark's words."""
+        """Called with each progress report of a query, as Spark's JSON has it."""
 
     def committed(self, group: str, record: BatchRecord) -> None:
-        """A micro-batch has been committed."""
+        """Called when a micro-batch has been committed."""
 
     def wanted(self) -> Change | None:
-        """Other settings from now on, or None; asked several times a second."""
+        """Return the settings to change to, or None; called several times a second."""
 
     def changed(self, change: Change, *, restarted: bool) -> None:
-        """It has been done, with the queries started anew or without."""
+        """Called when a change has been made, either by restarting the queries or without that."""
 
 
 def retime(query: StreamingQuery, interval: float) -> bool:
-    """Give a query that runs another trigger interval, seconds, from its next micro-batch on.
+    """Change the trigger interval of a running query, in seconds, from its next micro-batch on.
 
-    Spark offers no way to: its executor of triggers keeps the interval in a field that it reads before each micro-batch, which
-    is set here. Returns False, and has changed nothing, where Spark has no such field; then the query must be started anew.
+    Spark has no interface for this, so it sets the field in which Spark's executor of triggers keeps the interval, and which
+    that reads before each micro-batch. Returns False if Spark has no such field; then the query must be restarted.
     """
-    wanted = round(interval * 1000)
+    interval_ms = round(interval * 1000)
     try:
         executor = query._jsq.streamingQuery().triggerExecutor()
         field = executor.getClass().getDeclaredField("intervalMs")
         field.setAccessible(True)
-        field.setLong(executor, wanted)
-        return bool(field.getLong(executor) == wanted)
+        field.setLong(executor, interval_ms)
+        return bool(field.getLong(executor) == interval_ms)
     except (Py4JError, AttributeError):
         return False

@@ -1,4 +1,4 @@
-"""Watching a run's queries until it is idle, its time is up, it is interrupted, or one fails."""
+"""Watches a run's queries until the run is idle, its time is up, it is interrupted, or a query fails."""
 
 import re
 import signal
@@ -15,18 +15,18 @@ from penstock.errors import RunFailedError
 
 POLL_S = 0.2
 NOTED_EVERY_S = 10.0
-"""How often sources are told how far the run is."""
+"""Seconds between the calls that tell sources how far the run has read."""
 IDLE_S = 1.0
-"""How long everything must have been drained before a run is taken to be idle."""
+"""Seconds for which all sources must have been drained before a run counts as idle."""
 
 
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""How a person, the system, or a terminal that is closed ask a run to stop."""
+"""The signals that ask a run to stop: from Ctrl-C, from the system, and from a closed terminal."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within the block, whatever asks a run to stop is a KeyboardInterrupt, so that what was started is ended."""
+    """Within the block, signals to stop raise KeyboardInterrupt, so that started processes are ended."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -40,23 +40,23 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within the block, the signals of `ENDS` go to a handler; a hang-up that is ignored (`nohup`) stays ignored."""
-    wanted = [number for number in ENDS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
-    previous = {number: signal.signal(number, handler) for number in wanted}
+    """Within the block, a handler gets the signals of `ENDS`; a hang-up that is ignored (`nohup`) stays ignored."""
+    signals = [number for number in ENDS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:
-        for number, before in previous.items():
-            signal.signal(number, before)
+        for number, former in previous.items():
+            signal.signal(number, former)
 
 
 class Watch:
-    """What may end a run.
+    """Waits for the end of a run, and keeps the failure that ended it.
 
     Parameters
     ----------
-    duration: seconds, or None.
-    log: where the details of a failure are, for its sentence.
+    duration: seconds after which to stop, or None.
+    log: the name of the log with the details of a failure, for the error's text.
     """
 
     def __init__(self, *, duration: float | None, until_idle: bool, log: str) -> None:
@@ -71,7 +71,7 @@ class Watch:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Within the block, Ctrl-C and a request to terminate stop the run after what is committed."""
+        """Within the block, the signals of `ENDS` set `interrupted`, so that the run stops between micro-batches."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -83,7 +83,7 @@ class Watch:
             yield
 
     def fail(self, error: BaseException) -> None:
-        """Note what has stopped the run; the first failure counts."""
+        """Note a failure that has stopped the run; only the first one is kept."""
         self.failure = self.failure or _explained(error, self._log)
 
     def until_over(
@@ -95,13 +95,13 @@ class Watch:
         note: Callable[[], None],
         again: Callable[[StreamingQuery], bool],
     ) -> None:
-        """Wait for the end.
+        """Wait for the end of the run.
 
         Parameters
         ----------
-        has_ended: called when all has been idle for a while; False where that made more to do.
-        again: starts a query anew that has failed because the cluster has lost a part; whether it may.
-        show: called at each look; note: called every `NOTED_EVERY_S`, and at the beginning.
+        has_ended: called when all queries have been idle for `IDLE_S`; returns False if that caused more work.
+        again: restarts a query that failed because a part of the cluster was lost; returns False if it gives up.
+        show: called every `POLL_S`. note: called at the beginning, and every `NOTED_EVERY_S`.
         """
         began = noted = time.monotonic()
         note()
@@ -128,28 +128,27 @@ class Watch:
 
 
 SLOW_TO_START = "Python worker failed to connect back"
-"""Spark waits ten seconds for a process that asks a source in Python, whatever else the machine has to do."""
+"""Spark's error if a Python process that polls a source does not start within ten seconds, as on a busy machine."""
 
 
 def lost_a_part(failure: str) -> bool:
-    """Whether a query has failed that way, or since executors were lost in a micro-batch whose stages Spark may not mix.
+    """Whether a query failed because a Python process was slow to start, or because executors were lost in a micro-batch.
 
-    A stage is repeated where its output was on a lost executor. Its rows may differ then, for elements may be random and
-    tallies hold times; once the last stage has begun to use the first ones, Spark gives the job up. The micro-batch
-    as a whole can be repeated.
+    Spark repeats a stage whose output was on a lost executor. The repeated rows may differ, because elements may be random and
+    tallies have times, so Spark aborts the job if a later stage has used the first rows. Repeating the whole micro-batch works.
     """
     lost = r"Job aborted due to stage failure: (A shuffle map stage with indeterminate|.*ExecutorLostFailure)"
-    slow = SLOW_TO_START in failure and "Job aborted" not in failure  # of tasks, workers that do not come are no accident
+    slow = SLOW_TO_START in failure and "Job aborted" not in failure  # if tasks fail with it, repeating does not help
     return slow or bool(re.search(lost, failure))
 
 
 RESUMES = "Nothing is lost: what was not committed is still queued, and running again resumes"
-"""Of a failure whose cause is known to pass, or to be the application's or a sink's."""
+"""The second sentence of a failure with a known cause: a passing one, the application, or a sink."""
 
 
 def reason_in(text: str) -> tuple[str, bool]:
-    """The line of a failure of Spark's that says why: our own words, those of Python, or what Java names last; and whether it
-    is one of the first two.
+    """Return the line of a Spark failure that gives the reason: Penstock's own error, a Python error, or Java's last cause; and
+    True if it is one of the first two.
     """
     ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
     python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
@@ -159,18 +158,16 @@ def reason_in(text: str) -> tuple[str, bool]:
 
 
 def _explained(error: BaseException, log: str) -> RunFailedError:
-    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line; and what has become of
-    events.
-    """
+    """Turn a Spark failure into an error with a short text: the reason, what became of events, and the log with the details."""
     text = str(error) or type(error).__name__
-    reason, known = reason_in(text)
-    then = RESUMES if known else "What was not committed is still queued: once that is mended, running again resumes"
+    reason, cause_known = reason_in(text)
+    outcome = RESUMES if cause_known else "What was not committed is still queued: once that is mended, running again resumes"
     for cause in (_dead_worker, _other_python, _unread_file, _colon, _gone_messages):
-        found = cause(text, reason)
-        if found is not None:
-            reason, then = found
+        explanation = cause(text, reason)
+        if explanation is not None:
+            reason, outcome = explanation
             break
-    return RunFailedError(f"The run stopped: {reason}. {then} ({log} has the details).")
+    return RunFailedError(f"The run stopped: {reason}. {outcome} ({log} has the details).")
 
 
 def _dead_worker(text: str, reason: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""How far the sources of a group are in event time, and the watermark that holds where some of them have fallen silent."""
+"""The event times that a group's sources have reached, and the watermark that holds while some sources are idle."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ class Watermarks:
 
     Parameters
     ----------
-    sources: of the group; those without an event time do not count.
+    sources: the group's sources; those without an event time are ignored.
     """
 
     def __init__(self, sources: Iterable[Source[Any]]) -> None:
@@ -24,7 +24,7 @@ class Watermarks:
         self._newest: dict[str, int] = {}
 
     def note(self, sources: Mapping[str, SourceTally]) -> None:
-        """Take in what a micro-batch has read."""
+        """Note the newest event times that a micro-batch has read, by source."""
         now = time.monotonic()
         for name in self._times.keys() & sources.keys():
             if sources[name].newest_us != NONE:
@@ -32,7 +32,7 @@ class Watermarks:
                 self._last[name] = now
 
     def without_idle_ms(self) -> int | None:
-        """The least watermark of the sources that still speak, milliseconds; None where none has fallen silent, or all have."""
+        """Return the least watermark of the sources that are not idle, in milliseconds; None if none is idle, or all are."""
         now = time.monotonic()
         idle = {
             name

@@ -1,1 +1,1 @@
-"""Spark itself: finding, starting and equipping it, and what is asked of its JVM."""
+"""Spark sessions: finding Java, starting Spark, providing its jars, and access to objects in its JVM."""

@@ -1,18 +1,18 @@
-"""How Spark makes the files of a checkpoint on a disk."""
+"""Spark's settings for writing the files of a checkpoint on a local disk."""
 
 from penstock.engine.session.versions import Spark
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-"""Either way Spark writes a file under another name, looks whether there is one of its own, and renames it. By its own choice
-this starts ten programs a file (`chmod` and `readlink`, for want of Hadoop's native library), some 3 ms each; by this one
-two.
+"""The setting for the class that creates checkpoint files: under a temporary name, which is changed if the final one is free.
+Without Hadoop's native library, Spark's default class starts ten programs (`chmod`, `readlink`) for a file, each taking some
+3 ms; the class that Penstock sets starts two.
 """
 
 DISK = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
-"""Without which that one must not be set: in place of Hadoop's disk, the jars of Hive that Spark carries bring one that
-replaces no file, so that the state of a micro-batch that is repeated would be dropped."""
+"""The file system class that `MANAGER` requires. By default, the Hive jars in Spark bring one that does not replace existing
+files, so that the state of a repeated micro-batch would be dropped."""
 
 
 def on_disk(spark: Spark) -> dict[str, str]:
-    """What a session of a version is told for checkpoints on a disk."""
+    """Return the settings for checkpoints on a local disk in a session of a version of Spark."""
     return {MANAGER: spark.checkpoint_manager, **DISK}

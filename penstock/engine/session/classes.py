@@ -1,8 +1,8 @@
-"""Spark's classes, kept as the JVM has parsed them: its class data sharing makes the next starts some seconds shorter.
+"""An archive of Spark's parsed classes, for the JVM's class data sharing, which makes later starts some seconds shorter.
 
-The first JVM that ends writes them into a draft, beside the Python environment; the next start tries it and makes it the
-archive. The JVM itself checks that an archive is of its own version and jars, and does without it where it is not; one that
-was cut off it would die of, therefore the trial.
+The first JVM that ends writes a draft of the archive, beside the Python environment. The next start tries the draft, and makes
+it the archive. The JVM itself ignores an archive for another version or other jars, but would crash on an archive that was cut
+off, hence the trial.
 """
 
 import os
@@ -17,27 +17,27 @@ from pathlib import Path
 import pyspark
 
 OWN = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
-"""Options by which a user says what is to be shared."""
+"""JVM options by which users control class data sharing themselves."""
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""The JVM says of each signed jar that it is left out, and of an archive of other jars that it is not used."""
+"""Silences the JVM's messages on signed jars, which it leaves out, and on an archive for other jars, which it does not use."""
 WRITTEN_S = 10.0
-"""A draft that has not changed for so long has been written to its end."""
+"""A draft that has not changed for this many seconds is complete."""
 UNDER_WAY_S = 600.0
-"""So long the next starts leave it to one JVM to write a draft."""
+"""Seconds for which other starts write no draft after one JVM was told to."""
 TRIAL_S = 60.0
-"""For a JVM to start with a draft and end."""
+"""The timeout in seconds for a JVM to start with a draft and end."""
 OLD_S = 30 * 86_400.0
-"""An archive of other jars is removed then: until then another environment may use it."""
+"""The age in seconds at which an archive for other jars is removed; a younger one may be in use by another environment."""
 ROOM = 2 << 30
-"""Bytes that must be free for it; an archive has some 200 MB."""
+"""Bytes that must be free on the disk to write an archive, which has some 200 MB."""
 
 
 def sharing(java: Path, given: str) -> str:
-    """Options for a JVM: to use the archive, or to write it where there is none; empty where neither is to be.
+    """Return the JVM options to use the archive, or to write one if there is none; empty if neither is possible.
 
     Parameters
     ----------
-    java: its home. given: the options that it has besides.
+    java: the home of Java. given: the other options of the JVM.
     """
     if any(option in given for option in OWN):
         return ""
@@ -52,13 +52,13 @@ def sharing(java: Path, given: str) -> str:
         drafts = list(place.glob(f"{archive.name}.*.draft"))
         if not drafts and " " not in str(place) and shutil.disk_usage(place).free > ROOM:
             draft = place / f"{archive.name}.{uuid.uuid4().hex}.draft"
-            draft.touch()  # so that others know
+            draft.touch()  # so that other starts write none
             return f"-XX:ArchiveClassesAtExit={draft} {QUIET}"
     return ""
 
 
 def _place() -> Path | None:
-    """Beside the environment, or where its user keeps what can be made again; None where neither can be written."""
+    """Return the archive's directory: beside PySpark, or else in the user's cache; None if neither can be written."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     for place in (Path(pyspark.__file__).parent.parent / ".penstock-classes", Path(home) / "penstock"):
         with suppress(OSError):
@@ -69,7 +69,7 @@ def _place() -> Path | None:
 
 
 def _digest(java: Path) -> str:
-    """Of what an archive is good for: a Java, and Spark's jars."""
+    """Return a digest of everything that an archive depends on: the version of Java, and Spark's jars."""
     release = java / "release"
     spark = _spark_home()
     jars = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in (spark / "jars").glob("*.jar"))
@@ -82,7 +82,7 @@ def _spark_home() -> Path:
 
 
 def _adopt(archive: Path, java: Path) -> None:
-    """Make a draft that is finished the archive, and remove what is of no use: other drafts, old archives of other jars."""
+    """Make a complete draft the archive, and remove other drafts, and old archives for other jars."""
     now = time.time()
     for draft in archive.parent.glob("*.draft"):
         stat = draft.stat()
@@ -99,7 +99,7 @@ def _adopt(archive: Path, java: Path) -> None:
 
 
 def _is_whole(draft: Path, java: Path) -> bool:
-    """Whether Spark starts with it, every byte checked."""
+    """Whether Spark starts with a draft, while the JVM verifies all of it."""
     checks = (
         f"-XX:SharedArchiveFile={draft} -Xshare:auto -XX:+VerifySharedSpaces -XX:-CreateCoredumpOnCrash -XX:ErrorFile=/dev/null"
     )

@@ -1,8 +1,8 @@
-"""What Spark forks its Python workers from: its own daemon, with everything that workers import loaded beforehand.
+"""The daemon from which Spark forks its Python workers: Spark's own, but with all modules that workers need imported before.
 
-A worker then begins in milliseconds, and shares what is loaded with the others. Spark has Python import PySpark from
-an archive that holds no compiled code, so that each process would compile it anew; where the archive is that of the installed
-PySpark, the installed one is taken.
+A worker then starts in milliseconds, and shares the memory of the modules. Spark makes Python import PySpark from an archive
+without compiled code, which each process would compile again. If the archive belongs to the installed PySpark, that is
+imported instead.
 """
 
 import gc
@@ -16,27 +16,27 @@ from pathlib import Path
 from typing import Any
 
 Worker = Callable[[socket.socket, bool], int]
-"""Runs a task that comes by a socket, of which Spark may have been told the secret; returns its exit code."""
+"""Runs a task that Spark sends by a socket, which may be authenticated already; returns the exit code."""
 
 
 def ignored(number: int, frame: Any) -> None:
-    """What is done of a request to stop: nothing, for who stops a run may ask all its processes, and Spark ends this one by
-    closing its input, and that one its workers. What a worker starts itself can be stopped all the same."""
+    """Ignore SIGTERM. A request to stop a run may go to all its processes, but Spark ends the daemon by closing its input, and
+    the daemon ends its workers. Processes that a worker starts do get SIGTERM's default handler."""
 
 
 class Deaf:
-    """Python's signals for the daemon and its workers, which leave that one as it is."""
+    """Replaces the module `signal` in Spark's daemon and workers, so that they cannot change the handler of SIGTERM."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(signal, name)
 
     def signal(self, number: int, handler: Any) -> Any:
-        """Set a handler."""
+        """Set a handler, unless it is for SIGTERM."""
         return None if number == signal.SIGTERM else signal.signal(number, handler)
 
 
 def leave_out_archive() -> None:
-    """Take the archive of the installed PySpark from the path on which modules are looked for."""
+    """Remove the archive of the installed PySpark from `sys.path`; an archive of another one is moved to the front."""
     archives = [entry for entry in sys.path if Path(entry).name == "pyspark.zip"]
     sys.path[:] = [entry for entry in sys.path if entry not in archives]
     installed = find_spec("pyspark")
@@ -45,10 +45,10 @@ def leave_out_archive() -> None:
 
 
 def at_once(worker: Worker) -> Worker:
-    """A worker whose messages travel when they are written.
+    """Wrap a worker so that its socket sends each piece, and each acknowledgement, at once.
 
-    Spark writes a task in several pieces. TCP keeps a small piece back until the one before is acknowledged, and the
-    acknowledgement for 40 ms, lest there be an answer that it may go with.
+    Spark writes a task in several pieces. TCP delays a small piece until the one before is acknowledged, and delays the
+    acknowledgement for 40 ms, to send it with an answer.
     """
 
     def work(sock: socket.socket, authenticated: bool) -> int:
@@ -56,7 +56,7 @@ def at_once(worker: Worker) -> Worker:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if sys.platform == "linux":
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # for a while only: so at each task
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # the system resets it, so it is set for each task
         return worker(sock, authenticated)
 
     return work
@@ -66,7 +66,7 @@ if __name__ == "__main__":
     leave_out_archive()
     from pyspark import daemon
 
-    if sys.argv[1:] == ["pyspark.worker"]:  # and none of those that only ask a source for its offsets
+    if sys.argv[1:] == ["pyspark.worker"]:  # not for processes that only poll a source for its offsets
         from pyspark import worker  # noqa: F401
 
         from penstock.engine.query import decode, stateful  # noqa: F401
@@ -74,5 +74,5 @@ if __name__ == "__main__":
     vars(daemon)["signal"] = Deaf()
     signal.signal(signal.SIGTERM, ignored)
     daemon.worker = at_once(daemon.worker)  # type: ignore[assignment] # as the manager finds it
-    gc.freeze()  # so that a worker's search for garbage does not copy the pages that it shares
+    gc.freeze()  # so that garbage collection in a worker does not copy the shared memory pages
     daemon.manager()

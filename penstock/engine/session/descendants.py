@@ -1,4 +1,4 @@
-"""Processes that this one has started, and that those have started."""
+"""Finding and killing the child processes of a process, and their children."""
 
 import os
 import signal
@@ -8,16 +8,16 @@ from contextlib import suppress
 
 
 def descendants(number: int | None = None) -> list[int]:
-    """The processes below one, or below this one, children before grandchildren."""
+    """Return the identifiers of all processes below one (by default this one), each before its children."""
     command = ["ps", "-o", "pid=", "--ppid", str(number or os.getpid())]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asked:
-        said = asked.stdout.read() if asked.stdout else ""
-    children = [child for child in map(int, said.split()) if child != asked.pid]
-    return [each for child in children for each in (child, *descendants(child))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ps:
+        listing = ps.stdout.read() if ps.stdout else ""
+    children = [child for child in map(int, listing.split()) if child != ps.pid]
+    return [process for child in children for process in (child, *descendants(child))]
 
 
 def kill_all(processes: Iterable[int]) -> None:
-    """``kill -9`` whatever of them is left."""
+    """Kill processes with SIGKILL; those that have ended already are ignored."""
     for number in processes:
         with suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)

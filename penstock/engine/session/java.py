@@ -15,22 +15,22 @@ SUPPORTED = (17, 21)
 
 @cache
 def java_home() -> Path:
-    """The home of a Java that Spark runs on: JAVA_HOME, the one on PATH, or one of the system's.
+    """Return the home of a Java that Spark supports: from JAVA_HOME, from PATH, or from the system's usual directories.
 
     Raises
     ------
-    JavaNotFoundError: says what to install.
+    JavaNotFoundError: there is none; the text says what to install.
     """
-    stated = os.environ.get("JAVA_HOME")
-    if stated and not (Path(stated) / "bin" / "java").exists():
-        raise JavaNotFoundError(f"JAVA_HOME is {stated}, where there is no bin/java: set it to Java 17 or 21, or unset it.")
-    found = []
+    configured = os.environ.get("JAVA_HOME")
+    if configured and not (Path(configured) / "bin" / "java").exists():
+        raise JavaNotFoundError(f"JAVA_HOME is {configured}, where there is no bin/java: set it to Java 17 or 21, or unset it.")
+    unsupported = []
     for home in _candidates():
         version = _version(home)
         if version in SUPPORTED:
             return home
-        found.append(f"Java {version} in {home}")
-    seen = f" (found {', '.join(found)})" if found else ""
+        unsupported.append(f"Java {version} in {home}")
+    seen = f" (found {', '.join(unsupported)})" if unsupported else ""
     raise JavaNotFoundError(
         f"Spark needs Java 17 or 21{seen}: install it, as `apt-get install openjdk-17-jre-headless` or "
         "`brew install openjdk@17`, or set JAVA_HOME."
@@ -51,7 +51,7 @@ def _candidates() -> Iterator[Path]:
 def _version(home: Path) -> int | None:
     try:
         answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30)
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r'version "(\d+)', answer.stderr)
     return int(match[1]) if match else None

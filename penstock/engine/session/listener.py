@@ -1,4 +1,4 @@
-"""Keeping every progress of a session's queries, for `recentProgress` forgets all but the last hundred."""
+"""Recording every progress report of a session's queries; Spark's `recentProgress` keeps only the last hundred."""
 
 import json
 import time
@@ -12,11 +12,11 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 Keep = Callable[[dict[str, Any]], None]
 
 EXECUTORS_EVERY_S = 5.0
-"""How often the executors' times are asked for."""
+"""Seconds between two queries for the executors' times."""
 
 
 class _ProgressListener(StreamingQueryListener):
-    """Hands each progress on, as Spark's JSON says it, and ``{"idle": ...}`` from time to time where there is none."""
+    """Passes each progress report, as in Spark's JSON, to a function, and ``{"idle": ...}`` while a query is idle."""
 
     def __init__(self, keep: Keep, spark: SparkSession) -> None:
         self._keep, self._spark = keep, spark
@@ -24,44 +24,44 @@ class _ProgressListener(StreamingQueryListener):
 
     @property
     def _jlistener(self) -> Any:
-        """What the JVM calls, which PySpark asks for where queries run in a JVM of this process (not over Connect).
+        """The listener that the JVM calls. PySpark uses it if the queries run in this process's JVM (not over Connect).
 
-        PySpark's own asks the JVM for every figure of every progress, one by one: some 40 ms of Python for each
-        micro-batch with state. The progress as JSON is two questions.
+        PySpark's own listener fetches every figure of a progress report from the JVM, one by one, which takes some 40 ms of
+        Python for each micro-batch with state. Fetching the report as JSON takes two calls.
         """
-        from pyspark import SparkContext  # which a client of Connect alone has not
+        from pyspark import SparkContext  # missing in a client of Connect alone
 
         if self._called is None:
             self._called = SparkContext._jvm.PythonStreamingQueryListenerWrapper(_Called(self._keep, self._spark))  # type: ignore[union-attr]
         return self._called
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing to keep."""
+        """Nothing to record."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Keep it."""
+        """Record the report."""
         self._keep(json.loads(event.progress.json))
 
     def onQueryIdle(self, event: Any) -> None:
-        """Keep that there was nothing to do, which since Spark 3.5 is no progress."""
+        """Record that the query is idle. Since Spark 3.5 this is no progress report."""
         self._keep(_idle(event.id, event.runId, event.timestamp))
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Nothing to keep."""
+        """Nothing to record."""
 
 
 class _Called:
-    """Keeps progresses of the events that the JVM hands over, for a listener that Java calls."""
+    """A listener that the JVM calls directly, with its own objects. Passes progress reports to a function."""
 
     def __init__(self, keep: Keep, spark: SparkSession) -> None:
         self._keep, self._spark = keep, spark
         self._asked = 0.0
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing to keep."""
+        """Nothing to record."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Keep it, and with it now and then what the executors' tasks have taken so far."""
+        """Record the report and, every `EXECUTORS_EVERY_S`, the total times of the executors' tasks."""
         progress = json.loads(event.progress().json())
         if time.monotonic() - self._asked > EXECUTORS_EVERY_S:
             self._asked = time.monotonic()
@@ -69,26 +69,29 @@ class _Called:
         self._keep(progress)
 
     def onQueryIdle(self, event: Any) -> None:
-        """Keep that there was nothing to do."""
+        """Record that the query is idle."""
         self._keep(_idle(event.id().toString(), event.runId().toString(), event.timestamp()))
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Nothing to keep."""
+        """Nothing to record."""
 
     class Java:
-        """What Py4J makes of it."""
+        """Tells Py4J which Java interface this class implements."""
 
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
 def _executors(spark: SparkSession) -> dict[str, int]:
-    """Milliseconds of all tasks since the session began, and how many of them the JVMs' garbage collection took."""
+    """Return the milliseconds of all tasks since the session began, and those of the JVMs' garbage collection."""
     try:
         store = spark._jsc.sc().statusStore()
         summaries = store.executorList(False)
-        each = [summaries.apply(number) for number in range(summaries.size())]
-        return {"tasksMs": sum(one.totalDuration() for one in each), "collectionMs": sum(one.totalGCTime() for one in each)}
-    except Py4JError:  # the session is being stopped, or a Spark that has no such store
+        executors = [summaries.apply(number) for number in range(summaries.size())]
+        return {
+            "tasksMs": sum(executor.totalDuration() for executor in executors),
+            "collectionMs": sum(executor.totalGCTime() for executor in executors),
+        }
+    except Py4JError:  # the session is being stopped, or this Spark has no such store
         return {}
 
 
@@ -97,7 +100,7 @@ def _idle(query: object, run: object, timestamp: str) -> dict[str, Any]:
 
 
 def listen(spark: SparkSession, keep: Keep) -> Callable[[], None]:
-    """Hand on each progress of a session's queries from now on; returns what ends that."""
+    """Pass each progress report of a session's queries to ``keep``. Returns a function that ends this."""
     listener = _ProgressListener(keep, spark)
     spark.streams.addListener(listener)
     return lambda: spark.streams.removeListener(listener)

@@ -1,4 +1,4 @@
-"""Jars from Maven Central, with what they depend on, by the Ivy that PySpark carries."""
+"""Fetching jars and their dependencies from Maven Central, by the Ivy that PySpark contains."""
 
 import fcntl
 import os
@@ -33,34 +33,34 @@ MODULE = """\
 </ivy-module>
 """
 ATTEMPTS = 2
-"""What is fetched is many small files; one that a server refuses now is given a moment later."""
+"""How often a download is tried. It has many small files, and a server may refuse one only for a moment."""
 
 
 def jars_of(wanted: Iterable[Jars]) -> list[Path]:
-    """The files of some artifacts that Spark lacks; fetched from Maven Central when they are first needed.
+    """Return the files of artifacts without those that Spark has. They are fetched from Maven Central on first use.
 
     Raises
     ------
-    JarNotFoundError: they cannot be fetched.
+    JarNotFoundError: an artifact cannot be fetched.
     """
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
     files = [file for jars in dict.fromkeys(wanted) for file in sorted(fetch(jars).glob("*.jar"))]
-    return [file for file in files if not (spark / file.name).exists()]  # an image may have put them there
+    return [file for file in files if not (spark / file.name).exists()]  # a container image may have them there
 
 
 def refuse_lacking(spark: SparkSession, wanted: Iterable[Jars]) -> None:
-    """Refuse a session that somebody else has started and that lacks what a run needs: nothing can be added to it.
+    """Check that a session which a user has started has the jars that a run needs, as none can be added to it.
 
     Raises
     ------
-    ConfigurationError: names the files to start it with. JarNotFoundError: they cannot be fetched.
+    ConfigurationError: it lacks some; the text names the files. JarNotFoundError: they cannot be fetched.
     """
-    loader = spark._jsparkSession.sharedState().jarClassLoader()  # which has what was added later, too
+    loader = spark._jsparkSession.sharedState().jarClassLoader()  # which also has jars that were added later
     lacking = [jars for jars in dict.fromkeys(wanted) if jars.provides and not _loads(loader, jars.provides)]
     if lacking:
         names = ", ".join(f"{jars.group}:{jars.artifact}" for jars in lacking)
         raise ConfigurationError(
-            f"The session that was given lacks {names}: give none, with --master, or start it with spark.jars="
+            f"The session that was given lacks {names}: give a --master in place of a session, or start it with spark.jars="
             f"{','.join(map(str, jars_of(lacking)))} (spark-submit --jars)."
         )
 
@@ -74,16 +74,16 @@ def _loads(loader: Any, name: str) -> bool:
 
 
 def fetch(jars: Jars) -> Path:
-    """The directory that holds an artifact and what it depends on: what is there already, or the version preferred.
+    """Return the directory with an artifact and its dependencies: of a version that is there, or else of the first preferred.
 
     Raises
     ------
     JarNotFoundError: none of its versions can be fetched.
     """
     artifacts = list(_artifacts(jars))
-    there = [artifact for artifact in artifacts if artifact.directory.exists()]  # looking for others would cost a start
+    present = [artifact for artifact in artifacts if artifact.directory.exists()]  # looking for newer ones would take time
     failure: JarNotFoundError | None = None
-    for artifact in there or artifacts:
+    for artifact in present or artifacts:
         try:
             return artifact.fetch()
         except JarNotFoundError as error:
@@ -96,13 +96,13 @@ def _artifacts(jars: Jars) -> Iterator["_Artifact"]:
     minor = "{}.{}".format(*installed().minor)
     for release in jars.versions:
         if minor in (release.sparks or (minor,)):
-            given = tuple((group, name, of.format(spark=installed().version)) for group, name, of in release.overridden)
-            yield _Artifact(jars, release.version.format(spark=installed().version), given)
+            overridden = tuple((group, name, of.format(spark=installed().version)) for group, name, of in release.overridden)
+            yield _Artifact(jars, release.version.format(spark=installed().version), overridden)
 
 
 @dataclass(frozen=True)
 class _Artifact:
-    """One version of an artifact."""
+    """One version of an artifact, with the versions of dependencies that it overrides."""
 
     jars: Jars
     version: str
@@ -110,12 +110,12 @@ class _Artifact:
 
     @property
     def directory(self) -> Path:
-        """Where its files are kept, in the user's cache, once they have been fetched."""
+        """The directory for its files in the user's cache, which exists once they have been fetched."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
         return cache / f"{self.jars.artifact}-{self.version}"
 
     def fetch(self) -> Path:
-        """The directory that holds them, fetched if it is not there.
+        """Return the directory with its files, and fetch them if it does not exist.
 
         Raises
         ------
@@ -125,6 +125,7 @@ class _Artifact:
         if target.exists():
             return target
         with _alone(cache), tempfile.TemporaryDirectory(dir=cache) as scratch:
+            # Another process may have fetched it while this one waited for the lock.
             if target.exists():
                 return target
             draft, module = Path(scratch) / "jars", Path(scratch) / "ivy.xml"
@@ -145,6 +146,7 @@ class _Artifact:
                 "-cache",
                 cache / "ivy",
             ]
+            # Moved into place as a whole, so that the target directory is never incomplete.
             for _ in range(ATTEMPTS):
                 done = subprocess.run(command, capture_output=True, text=True)
                 if not done.returncode and draft.is_dir() and "UNRESOLVED" not in done.stdout:
@@ -187,7 +189,7 @@ class _Artifact:
 
 @contextmanager
 def _alone(cache: Path) -> Iterator[None]:
-    """Within the block no other process fetches: Ivy's cache of what it has downloaded is not made for two."""
+    """Within the block, no other process fetches: Ivy's cache of downloads does not support two at a time."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "fetching.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -195,7 +197,7 @@ def _alone(cache: Path) -> Iterator[None]:
 
 
 def _why(said: str) -> str:
-    """What Ivy has said of it, in brackets."""
+    """Return the line of Ivy's output that gives the reason, in brackets; empty if there is none."""
     lines = said.splitlines()
     telling = next((line for sign in ("Server access", "FAILED", "not found") for line in lines if sign in line), "")
     return telling and f" ({telling.strip()})"

@@ -1,4 +1,4 @@
-"""A function over many arguments on Spark's executors, results as they come."""
+"""Calling a function for many arguments in parallel, on Spark's executors."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 def spark_map(
     function: Callable[[Argument], Result], arguments: Sequence[Argument], master: str, name: str = "penstock"
 ) -> Iterator[Result]:
-    """Yield ``function(argument)`` for every argument, in order, computed on a Spark master's executors.
+    """Yield ``function(argument)`` for every argument, in order, computed on the executors of a Spark master.
 
     The executors need Penstock in their Python environment.
 

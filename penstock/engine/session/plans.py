@@ -1,18 +1,18 @@
-"""Spark's plans, as they are in the JVM."""
+"""Walking through Spark's query plans, which are objects in the JVM."""
 
 from collections.abc import Iterator
 from typing import Any
 
 
 def nodes(plan: Any) -> Iterator[Any]:
-    """A plan, node by node."""
+    """Yield all nodes of a plan, each before its children."""
     yield plan
     for child in _items(plan.children()):
         yield from nodes(child)
 
 
 def leaves(plan: Any) -> list[Any]:
-    """What a plan reads, from left to right."""
+    """Return the leaves of a plan, which are its inputs, from left to right."""
     return _items(plan.collectLeaves())
 
 

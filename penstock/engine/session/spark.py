@@ -1,4 +1,4 @@
-"""Starting Spark quietly: its chatter goes to a file, and its Python is ours."""
+"""Starting Spark sessions. Spark's output goes to a log file, and its workers run this Python."""
 
 import os
 import re
@@ -31,15 +31,15 @@ from penstock.storage.place import make_of_user
 
 MODULE_LIMIT = 50 * 2**20
 CONNECT_S = 5.0
-"""For a master to accept a connection."""
+"""Seconds for a master to accept a connection."""
 UNRESPONSIVE = b"All masters are unresponsive"
-"""What Spark logs where no master has taken the application within a minute."""
+"""Spark's log message if no master has accepted the application within a minute."""
 
 DYING_S = 2.0
-"""Until a process whose connections are lost can be known to have died."""
+"""Seconds to wait for the exit status of a process whose connections were lost."""
 
 _LOADED: set[Path] = set()
-"""Jars besides Spark's own with which this process's JVM was started."""
+"""The jars, besides Spark's own, with which this process's JVM was started."""
 
 LOGGING = """\
 rootLogger.level = warn
@@ -55,8 +55,8 @@ logger.late.level = error
 logger.state.name = {state_server}
 logger.state.level = error
 """
-"""Of warnings, those that may come with every micro-batch are left out: that one took longer than the trigger's interval, and
-that there is no page yet."""
+"""Log4j's configuration. It leaves out warnings that may come with every micro-batch: that one took longer than the trigger's
+interval, and that there is no page yet."""
 
 STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -66,20 +66,20 @@ STREAMING = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # what Spark writes by itself no other reader takes for UTC
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers do not take Spark's default type for UTC
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
-"""What a session's queries need; may be set while it runs."""
+"""Settings that queries need. They can be set in a running session."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LAUNCHING = "-Djdk.lang.Process.launchMechanism=VFORK" if sys.platform == "linux" else ""
-"""Hadoop starts a program to set a file's rights; without this, Java starts another for it first."""
+"""Hadoop starts a program to set a file's mode. With this option, Java does not start a helper process for it first."""
 COMPILING = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-"""Java compiles a method with all its care after ten times as many calls as by default: what only a start uses is not worth
-it.
+"""Java optimises a method fully only after ten times as many calls as by default, so that it spends no time on methods that are
+used only at the start.
 """
 OWN = {
     "spark.ui.enabled": "false",
@@ -92,24 +92,24 @@ OWN = {
 def start_session(
     name: str, master: str, log: BinaryIO, conf: Mapping[str, str], archives: tuple[str, ...] = (), jars: Sequence[Path] = ()
 ) -> SparkSession:
-    """A Spark session whose output, and that of its workers, goes to a log file.
+    """Start a Spark session. Its output, and that of its workers, goes to a log file.
 
     Parameters
     ----------
-    log: an open file; a lock that the caller holds on it lives until the JVM and its workers are gone.
-    archives: packed environments for the executors.
-    jars: what Spark needs besides its own.
+    log: an open file; the JVM and its workers inherit it, so a lock on it is held until they have ended.
+    archives: packed Python environments for the executors.
+    jars: the jars that Spark needs besides its own.
 
     Raises
     ------
-    JavaNotFoundError: there is no Java for it.
-    ClusterError: the master cannot be reached.
+    JavaNotFoundError: there is no Java that Spark supports.
+    ClusterError: the master cannot be reached. ConfigurationError: Spark's Java part has another version than PySpark.
     """
     _check_master(master)
     java = java_home()
     os.environ["JAVA_HOME"] = str(java)
-    getLogger("py4j").addHandler(NullHandler())  # what it has to say of a lost connection is said in a sentence
-    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):  # they write to the screen
+    getLogger("py4j").addHandler(NullHandler())  # a lost connection is reported by an error of our own
+    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):  # they write to the terminal
         getLogger(logger).disabled = True
     path = Path(log.name).absolute()
     logging = path.with_name("log4j2.properties")
@@ -126,28 +126,27 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # What is shuffled are events; elsewhere the cluster says where it lies.
+    # Shuffle files contain events, so they go to a private directory; on a cluster, its configuration says where.
     scratch = {"spark.local.dir": str(make_of_user())} if master.startswith("local") else {}
     for key, value in {**scratch, **STREAMING, **OWN, **conf}.items():
         settings.set(key, value)
-    given = settings.get(JAVA_OPTIONS, "") or ""
-    options = (own, LAUNCHING, COMPILING, sharing(java, given), given)  # of two the later counts: the user's
+    user_options = settings.get(JAVA_OPTIONS, "") or ""
+    options = (own, LAUNCHING, COMPILING, sharing(java, user_options), user_options)  # the last of equal options counts
     settings.set(JAVA_OPTIONS, " ".join(filter(None, options)))
-    before, logged = set(descendants()), path.stat().st_size
+    children_before, logged = set(descendants()), path.stat().st_size
     try:
         with _output_to(log), sheltered():
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
     except BaseException as error:
-        reason = _reason(error)  # which the JVM says, while it lives
-        kill_all(set(descendants()) - before)  # a JVM that is half up would outlive us
+        reason = _reason(error)  # read before the kill: the text comes from the JVM
+        kill_all(set(descendants()) - children_before)  # a JVM that has started in part would outlive this process
         SparkContext._gateway = SparkContext._jvm = None
         if not isinstance(error, Exception):
             raise
         if UNRESPONSIVE in path.read_bytes()[logged:]:
             raise ClusterError(
-                f"What listens at {master} did not take the application: it is no master, or one of another version of Spark "
-                f"than {installed().version} (its page says which): pip install pyspark of that version. {path} has the "
-                "details."
+                f"The server at {master} did not accept the application: it is no Spark master, or one of another version than "
+                f"{installed().version} (its page says which): pip install pyspark of that version. {path} has the details."
             ) from error
         raise ClusterError(
             f"Spark could not start on master {master} ({reason}); check the address, and {path} for the reason."
@@ -164,16 +163,16 @@ def start_session(
 def _reason(error: BaseException) -> str:
     try:
         return str(error).strip().splitlines()[0]
-    except (IndexError, Py4JError):  # it says nothing, or its JVM has died
+    except (IndexError, Py4JError):  # the error has no text, or its JVM has died
         return type(error).__name__
 
 
 def _say_nothing(request: Any, address: Any) -> None:
-    """Of a connection that was lost: whoever needs it will say so."""
+    """Ignore a lost connection to Spark's accumulators: code that needs it raises its own error."""
 
 
 def death_of_spark() -> str | None:
-    """How this process's JVM has died, in words; None while it lives."""
+    """Return how this process's JVM has died, in words; None while it lives, or if there is none."""
     process = getattr(SparkContext._gateway, "proc", None)
     deadline = time.monotonic() + DYING_S
     while process is not None and process.poll() is None and time.monotonic() < deadline:
@@ -188,18 +187,18 @@ def death_of_spark() -> str | None:
 
 
 def _as_property(path: Path) -> str:
-    """A path as Java reads it from a file of properties, and Log4j then takes it as it is."""
+    """Return a path escaped for a Java properties file, and for Log4j's substitution of variables."""
     units = str(path).replace("\\", "\\\\").replace("\n", "\\n").encode("utf-16-be")
     letters = (int.from_bytes(units[place : place + 2], "big") for place in range(0, len(units), 2))
-    return "".join(chr(one) if one < 128 else f"\\u{one:04x}" for one in letters).replace("${", "$${")
+    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in letters).replace("${", "$${")
 
 
 def _check_master(master: str) -> None:
-    """Refuse at once what Spark would try for a minute.
+    """Check the address of a master, which Spark itself would try for a minute.
 
     Raises
     ------
-    ClusterError: it is no master that Spark knows, or nothing listens there.
+    ClusterError: the address has no form that Spark knows, or nothing listens there.
     """
     if re.fullmatch(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[.*\]|yarn|k8s://.+", master):
         return
@@ -220,11 +219,11 @@ def _check_master(master: str) -> None:
 
 
 def settle(spark: SparkSession, partitions: int | None) -> int:
-    """Give a session its number of shuffle partitions, and return it.
+    """Set a session's number of shuffle partitions, and return it.
 
     Parameters
     ----------
-    partitions: or None for the cluster's parallelism.
+    partitions: the number, or None for the cluster's parallelism.
     """
     chosen = partitions or spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(chosen))
@@ -232,9 +231,9 @@ def settle(spark: SparkSession, partitions: int | None) -> int:
 
 
 def write_on_disk(spark: SparkSession) -> None:
-    """Have Spark make the files of checkpoints as it is best on a disk, unless it was told how.
+    """Set how Spark creates checkpoint files to the way that is fastest on a local disk, unless it is configured.
 
-    Not where a file would not be replaced: the JVM keeps the disk of an earlier session, which may have been another.
+    Does nothing if the file system class is not that of `DISK`: the JVM keeps the class of an earlier session.
     """
     jvm = spark._jvm
     assert jvm is not None
@@ -244,11 +243,11 @@ def write_on_disk(spark: SparkSession) -> None:
 
 
 def refuse_session(spark: object) -> None:
-    """Refuse a session in which no run could go on.
+    """Check that a run can use a session that a user has started.
 
     Raises
     ------
-    ConfigurationError: it is of another version than PySpark, or of Spark Connect.
+    ConfigurationError: the session has another version than PySpark, or is one of Spark Connect.
     """
     if not isinstance(spark, SparkSession):
         raise ConfigurationError(
@@ -260,8 +259,8 @@ def refuse_session(spark: object) -> None:
 
 @contextmanager
 def beside(spark: SparkSession) -> Iterator[SparkSession]:
-    """Within the block, a session beside one that somebody else has started, with its settings, views and functions; that one
-    stays as it is, so several runs may go on side by side.
+    """Within the block, provide a clone of a session that a user has started, with its settings, views and functions. The
+    user's session stays as it is, and several runs may use it at the same time.
     """
     own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     for name, value in STREAMING.items():
@@ -269,25 +268,24 @@ def beside(spark: SparkSession) -> Iterator[SparkSession]:
     try:
         yield own
     finally:
-        vars(sys.modules[SparkSession.__module__])["_monkey_patch_RDD"](
-            spark
-        )  # `toDF` of RDDs goes by the last session that was made
+        # The method `toDF` of RDDs uses the session that was made last; give it back to the user's.
+        vars(sys.modules[SparkSession.__module__])["_monkey_patch_RDD"](spark)
 
 
 @contextmanager
 def having(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Within the block, a session has other settings; then those that it had, whatever was set there."""
-    before = {name: spark.conf.get(name, None) for name in settings}
+    """Within the block, a session has other settings. Their former values are restored afterwards."""
+    former = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
+        for name, value_before in former.items():
+            if value_before is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, old)
+                spark.conf.set(name, value_before)
 
 
 def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None:
@@ -295,7 +293,7 @@ def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None
 
     Parameters
     ----------
-    keep: whether what earlier runs of the session have sent must stay, for Spark serves it as long as the session lives.
+    keep: whether to keep archives of earlier runs in this session, which Spark serves as long as the session lives.
     """
     source = Path(sys.modules[module].__file__ or "").parent
     packages = [
@@ -313,7 +311,7 @@ def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None
     contents = {str(file.relative_to(source)): file.read_bytes() for file in files}
     contents |= {str(Path("penstock") / file.relative_to(home)): file.read_bytes() for file in home.rglob("*.py")}
     digest = sha256(repr((str(staging), sorted(contents.items()))).encode()).hexdigest()[:16]
-    archive = staging / f"application-{digest}.zip"  # a session takes one name once, with one content
+    archive = staging / f"application-{digest}.zip"  # a session accepts a file name only once
     for old in staging.glob("application-*.zip"):
         if old != archive and not keep:
             old.unlink()
@@ -327,7 +325,7 @@ def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None
 
 
 def _renew_jvm(jars: Sequence[Path]) -> None:
-    """End this process's JVM, if it lacks some jars: the driver's class path is that of its start."""
+    """End this process's JVM if it lacks some jars, because its class path cannot change after its start."""
     gateway = SparkContext._gateway
     if gateway is not None and not _LOADED.issuperset(jars):
         gateway.shutdown()
@@ -341,9 +339,9 @@ def _renew_jvm(jars: Sequence[Path]) -> None:
 
 @contextmanager
 def sheltered() -> Iterator[None]:
-    """Within the block, a Java that PySpark starts ignores for ever what asks a run to stop, and not Ctrl-C alone.
+    """Within the block, a JVM that PySpark starts is made to ignore all signals to stop for good, not only Ctrl-C.
 
-    A service manager, `timeout` and CI's runners ask the whole group of processes, and Spark must outlive the driver's last
+    Service managers, `timeout` and CI runners signal the whole process group, but Spark must outlive the driver's last
     micro-batch.
     """
 
@@ -364,7 +362,7 @@ def sheltered() -> Iterator[None]:
 
 @contextmanager
 def _output_to(file: BinaryIO) -> Iterator[None]:
-    """Within the block, what this process and its children print goes to a file."""
+    """Within the block, the output of this process and its children goes to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(number) for number in (1, 2)]
@@ -375,6 +373,6 @@ def _output_to(file: BinaryIO) -> Iterator[None]:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for number, kept in zip((1, 2), saved, strict=True):
-            os.dup2(kept, number)
-            os.close(kept)
+        for number, copy in zip((1, 2), saved, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)

@@ -1,4 +1,4 @@
-"""What Spark is told of the stores that a run uses: jars, and settings that follow the tools of the store itself."""
+"""Jars and settings with which Spark reaches stores. Settings follow the environment variables of the stores' own tools."""
 
 import os
 import re
@@ -18,9 +18,9 @@ PASSED_ON = (
     "HADOOP_USER_NAME",
     "PENSTOCK_WEBHDFS",
 )
-"""Of the driver's environment, what executors are told, too: where a store is, and no secret."""
+"""Environment variables that are passed on to executors: those on a store's address, and no secrets."""
 SDK_OF = {"3.4.1": ("2.24.6", ""), "3.4.2": ("2.29.52", "1.2.1"), "3.5.0": ("2.35.4", "1.3.1")}
-"""By Hadoop's version, those of Amazon's SDK and of its accelerator that it names; none where it uses none."""
+"""By version of Hadoop, the versions of Amazon's SDK and of its accelerator that it requires; empty if it has none."""
 SDK = "software.amazon.awssdk"
 PARTS_OF_SDK = {
     hadoop: (
@@ -29,8 +29,8 @@ PARTS_OF_SDK = {
     )
     for hadoop, (sdk, accelerator) in SDK_OF.items()
 }
-"""By Hadoop's version, what of Amazon's SDK it uses, in the versions that it names: 12 MB, where the bundle that it asks for,
-of all of Amazon's services, has 686 MB, which every executor would fetch from the driver."""
+"""By version of Hadoop, the parts of Amazon's SDK that it uses. They take 12 MB. The bundle that Hadoop requires, for all of
+Amazon's services, takes 686 MB, which every executor would fetch from the driver."""
 CARRIED = (
     (SDK, "bundle"),
     ("io.netty", ".*"),
@@ -39,17 +39,17 @@ CARRIED = (
     ("commons-logging", ".*"),
     ("org.slf4j", ".*"),
 )
-"""What those parts, and Hadoop, ask for that is not needed, or that Spark has."""
+"""Dependencies of these parts, and of Hadoop, that are not needed or that Spark has already."""
 
 
 def schemes_of(places: Iterable[object]) -> set[str]:
-    """The schemes of the stores that some places lie in."""
-    found = (re.search(r"(?:^|:)(\w+)://", str(place)) for place in places)
-    return {match[1] for match in found if match}
+    """Return the URI schemes that occur in some places."""
+    matches = (re.search(r"(?:^|:)(\w+)://", str(place)) for place in places)
+    return {match[1] for match in matches if match}
 
 
 def jars_for(schemes: Iterable[str]) -> list[Jars]:
-    """What Spark needs for stores; it reaches HDFS as it is."""
+    """Return the jars that Spark needs for stores. For HDFS it needs none."""
     if not set(OBJECTS) & set(schemes):
         return []
     version = hadoop_version()
@@ -68,18 +68,18 @@ def jars_for(schemes: Iterable[str]) -> list[Jars]:
 
 
 def settings_for(schemes: Iterable[str]) -> dict[str, str]:
-    """Spark's settings for stores, from the environment variables that the stores' own tools read."""
-    found = {f"spark.executorEnv.{name}": os.environ[name] for name in PASSED_ON if name in os.environ}
+    """Return Spark's settings for stores, from the environment variables that the stores' own tools read."""
+    settings = {f"spark.executorEnv.{name}": os.environ[name] for name in PASSED_ON if name in os.environ}
     if not schemes:
         return {}
-    if set(TREES) & set(schemes):  # by default, it looks after 400 ms whether a small file is complete
-        found["spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms"] = "10"
+    if set(TREES) & set(schemes):  # by default, it waits 400 ms before it checks that a small file is complete
+        settings["spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms"] = "10"
     if not set(OBJECTS) & set(schemes):
-        return found
+        return settings
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     own = {
-        "spark.hadoop.fs.s3a.performance.flags": "mkdir,delete",  # with "create" no file would be refused that is there
+        "spark.hadoop.fs.s3a.performance.flags": "mkdir,delete",  # not "create", with which existing files would be overwritten
         "spark.hadoop.fs.s3a.attempts.maximum": "5",
         "spark.hadoop.fs.s3a.retry.limit": "5",
         "spark.hadoop.fs.s3a.connection.establish.timeout": "5s",
@@ -92,10 +92,10 @@ def settings_for(schemes: Iterable[str]) -> dict[str, str]:
         }
     elif region:
         own["spark.hadoop.fs.s3a.endpoint.region"] = region
-    return {**found, **own}
+    return {**settings, **own}
 
 
 def hadoop_version() -> str:
-    """The version of Hadoop that Spark carries."""
+    """Return the version of Hadoop that Spark contains."""
     jars = (Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars").glob("hadoop-client-api-*.jar")
     return next(jars).stem.rpartition("-")[2]

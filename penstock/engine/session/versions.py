@@ -1,6 +1,4 @@
-"""What the versions of Spark differ in, of what is used of them: each capability by its name. What else differs stands nowhere
-else.
-"""
+"""Differences between versions of Spark, each as a named capability. Other modules ask for these, and compare no versions."""
 
 import os
 import re
@@ -19,7 +17,7 @@ WANTED = "pyspark>=4.0.5,<4.4"
 
 @dataclass(frozen=True)
 class Spark:
-    """A version of Spark, and what it can do.
+    """A version of Spark, and its capabilities.
 
     >>> Spark("4.3.0").admits, Spark("4.1.4").admits
     (True, False)
@@ -29,77 +27,77 @@ class Spark:
 
     @property
     def minor(self) -> tuple[int, int]:
-        """As (4, 3)."""
-        found = re.match(r"(\d+)\.(\d+)", self.version)
-        return (int(found[1]), int(found[2])) if found else (0, 0)
+        """The major and minor version, such as (4, 3)."""
+        match = re.match(r"(\d+)\.(\d+)", self.version)
+        return (int(match[1]), int(match[2])) if match else (0, 0)
 
     @property
     def admits(self) -> bool:
-        """Whether it asks a source in Python for no more than a limit, and how far the source goes; else the source goes by
+        """Whether it passes a limit to a source in Python, and asks for the source's latest offset. Otherwise the source limits
         itself.
         """
         return self.minor >= (4, 2)
 
     @property
     def real_time(self) -> bool:
-        """Whether it has a real-time mode that Python can ask for."""
+        """Whether it has a real-time mode that can be started from Python."""
         return self.minor >= (4, 2)
 
     @property
     def real_time_state(self) -> bool:
-        """Whether queries that keep state run in that."""
+        """Whether queries with state can run in real-time mode."""
         return self.minor >= (4, 3)
 
     @property
     def checkpoint_manager(self) -> str:
-        """The class that makes the files of a checkpoint by a file system."""
+        """The class that creates checkpoint files by the methods of a file system."""
         package = "org.apache.spark.sql.execution.streaming"
         return f"{package}{'.checkpointing' if self.minor >= (4, 1) else ''}.FileSystemBasedCheckpointFileManager"
 
     @property
     def triggers(self) -> str:
-        """The class that starts micro-batches, by which it logs."""
+        """The class that triggers micro-batches, which is also the name of its logger."""
         package = "org.apache.spark.sql.execution.streaming"
         return f"{package}{'.runtime' if self.minor >= (4, 1) else ''}.ProcessingTimeExecutor"
 
     @property
     def state_server(self) -> str:
-        """The class that serves the state of stateful processors in Python, by which it logs."""
+        """The class that serves state to stateful processors in Python, which is also the name of its logger."""
         package, language = ("org.apache.spark.sql.execution.python.streaming", "PySpark" if self.minor >= (4, 1) else "Pandas")
         return f"{package}.TransformWithStateIn{language}StateServer"
 
 
 @cache
 def installed() -> Spark:
-    """The Spark that is installed.
+    """Return the installed version of Spark.
 
     Raises
     ------
-    ConfigurationError: it is none that Penstock runs on.
+    ConfigurationError: Penstock does not support this version.
     """
-    import pyspark  # here, so that who has none is told of the extra that brings it
+    import pyspark  # imported here, so that without PySpark the error names the extra to install
 
-    found = Spark(pyspark.__version__)
-    if not OLDEST <= found.minor <= NEWEST:
+    spark = Spark(pyspark.__version__)
+    if not OLDEST <= spark.minor <= NEWEST:
         raise ConfigurationError(
-            f"Penstock needs Spark {_name(OLDEST)} to {_name(NEWEST)}, and this is {found.version} in {_place()}: pip install "
+            f"Penstock needs Spark {_name(OLDEST)} to {_name(NEWEST)}, and this is {spark.version} in {_place()}: pip install "
             f"'{WANTED}' where "
             "it may be changed. `penstock observe`, `predict` and `tune` read what queries of any Spark since 2.1 record, "
             "without running on it."
         )
-    return found
+    return spark
 
 
 def refuse_others(java: str) -> None:
-    """Refuse a Spark whose Java part is of another version than its Python part.
+    """Check that Spark's Java part has the same minor version as PySpark.
 
     Parameters
     ----------
-    java: its version.
+    java: the version of the Java part.
 
     Raises
     ------
-    ConfigurationError: it is.
+    ConfigurationError: it has another version.
     """
     if Spark(java).minor != installed().minor:
         home = os.environ.get("SPARK_HOME")
@@ -112,11 +110,11 @@ def refuse_others(java: str) -> None:
 
 
 def refuse_other_home() -> None:
-    """The same of ``SPARK_HOME``, before anything is started.
+    """Check that the Spark in ``SPARK_HOME`` has PySpark's minor version, before anything is started.
 
     Raises
     ------
-    ConfigurationError: it is of another version.
+    ConfigurationError: it has another version.
     """
     home = os.environ.get("SPARK_HOME")
     for jar in Path(home, "jars").glob("spark-core_*.jar") if home else ():
@@ -128,5 +126,5 @@ def _name(minor: tuple[int, int]) -> str:
 
 
 def _place() -> str:
-    found = find_spec("pyspark")
-    return str(Path(found.origin).parent) if found is not None and found.origin else sys.prefix
+    spec = find_spec("pyspark")
+    return str(Path(spec.origin).parent) if spec is not None and spec.origin else sys.prefix

@@ -1,4 +1,4 @@
-"""What is done of a start's work while queries are planned: Spark's classes, and the Python workers."""
+"""Warming up a new session: Spark's classes and Python workers are loaded in the background, while queries are planned."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +11,7 @@ ROWS = 2
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Run a job with Python workers and a shuffle in the background. Nothing depends on it."""
+    """Run a small job with Python workers and a shuffle in the background. Nothing depends on its success."""
 
     def run() -> None:
         with suppress(Exception):

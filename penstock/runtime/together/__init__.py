@@ -1,3 +1,3 @@
-"""Many events at once: windows whose results are reducers' take a delivery in columns, and come to what its events would one by
-one.
+"""Vectorised windows: those with built-in reducers take a delivery's events in columns, with the results that the events would
+give one by one.
 """

@@ -1,7 +1,7 @@
-"""Reducers' states with many events more: what ``add`` makes of them, called for one after the other; floats to the last bit.
+"""Adds many events to reducers' states at once, with the results of calling ``add`` for one after the other, to the last bit.
 
-What cannot be the same in arrays (an integer that may pass 64 bits, NaN, zeros with signs) raises `OneByOne`, before any state
-is changed.
+Where arrays cannot give equal results (integers that may pass 64 bits, NaN, signed zeros), `OneByOne` is raised before any
+state is changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +19,12 @@ from penstock.kinds.event import Event
 Ints = NDArray[np.int64]
 States = list[Any]
 Adding = Callable[[Any, States, Ints, list[Any], Ints], States]
-"""Of a reducer, its states in several cells, and rows: the cell of each, its value, and its time in microseconds; the new
-states.
-"""
+"""Adds rows to a reducer's states. Takes the reducer, its state in each cell, and of each row the index of its cell, its value
+and its time in microseconds; returns the new state of each cell."""
 
 
 class OneByOne(Exception):
-    """These events are to be handled one by one."""
+    """These events must be handled one by one."""
 
 
 def _counted(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
@@ -48,13 +47,13 @@ def _averaged(reducer: Any, states: States, at: Ints, values: list[Any], times: 
     numbers = np.array(values, np.float64) if type(values[0]) is float else _integers(values).astype(np.float64)
     totals = _in_turn([total for total, _ in states], at, numbers)
     seen = np.bincount(at, minlength=len(states)).tolist()
-    return [(total, number + more) for total, (_, number), more in zip(totals, states, seen, strict=True)]
+    return [(total, number + added) for total, (_, number), added in zip(totals, states, seen, strict=True)]
 
 
 def _in_turn(states: States, at: Ints, numbers: NDArray[np.float64]) -> States:
-    """Sums of floats depend on their order: each is added to what there was before it."""
+    """Add floats to each cell's state in the order of rows, on which their sum depends."""
     sums = np.array(states, np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # as Python's floats: infinity, and NaN
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN, as with Python's floats
         np.add.at(sums, at, numbers)
     untouched = np.ones(len(states), bool)
     untouched[at] = False
@@ -78,9 +77,9 @@ def _extreme(reducer: Any, states: States, at: Ints, values: list[Any], better: 
         column = _integers(values)
     order = np.argsort(at, kind="stable")
     cells, first = np.unique(at[order], return_index=True)
-    found = better.reduceat(column[order], first).tolist()
+    extremes = better.reduceat(column[order], first).tolist()
     made = list(states)
-    for cell, value in zip(cells.tolist(), found, strict=True):
+    for cell, value in zip(cells.tolist(), extremes, strict=True):
         made[cell] = reducer.add(states[cell], value, 0)
     return made
 
@@ -93,7 +92,7 @@ def _integers(values: list[Any]) -> Ints:
 
 
 def _added(reducer: Reducer[Any], states: States, at: Ints, values: list[Any], times: Ints) -> States:
-    """One after the other: what is saved is all that is around it."""
+    """Call ``add`` row by row; this still saves the rest of the work per event."""
     made, add = list(states), reducer.add
     for cell, value, time in zip(at.tolist(), values, times.tolist(), strict=True):
         made[cell] = add(made[cell], value, time)
@@ -117,7 +116,7 @@ def _sketched(reducer: Any, states: States, at: Ints, values: list[Any], times: 
 def _seen(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
     made = list(states)
     for cell, seen in _by_cell(at, values).items():
-        made[cell] = states[cell] | set(seen)  # a set of its own: nothing is changed before all is known
+        made[cell] = states[cell] | set(seen)  # a new set: old states must stay unchanged until all succeed
     return made
 
 
@@ -148,24 +147,24 @@ ADDING: Mapping[type, Adding] = {
     reducers.approx_distinct: _sketched,
     reducers.collect: _collected,
 }
-"""By the reducer's own class: what is derived from one may add otherwise. A `fold` has code of the user's."""
+"""By the reducer's exact class, as a subclass may add otherwise. `fold` is missing, as it runs user code."""
 
 NUMBERS = (int, float)
 HASHED = (int, str, bool, bytes, datetime)
-"""Whose equal values are one in a set, None among them; but NaN is not."""
+"""Types whose equal values, None included, are one element of a set; not floats, because of NaN."""
 
 
 def adding(reducer: Reducer[Any], event: type[Event]) -> Adding | None:
-    """How a reducer takes many events; None where it takes them one by one."""
-    found = ADDING.get(type(reducer))
-    if found is None:
+    """Return the function that adds many events to a reducer; None where it takes events one by one."""
+    add = ADDING.get(type(reducer))
+    if add is None:
         return None
     kind = None if reducer.field is None else reducer.value_type(event)
     if isinstance(reducer, reducers.sum | reducers.mean):
-        return found if kind in NUMBERS else None
+        return add if kind in NUMBERS else None
     if isinstance(reducer, reducers.min | reducers.max) and kind not in NUMBERS:
         return _added
     if isinstance(reducer, reducers.distinct):
         row = kind_of(kind)
-        return found if row is not None and row.python in HASHED else None
-    return found
+        return add if row is not None and row.python in HASHED else None
+    return add

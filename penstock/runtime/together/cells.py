@@ -1,5 +1,5 @@
-"""Cells: which events of a delivery go into which windows of which instances, for each kind of window that can tell it of many
-at once.
+"""Cells: assigns the events of a delivery to windows of instances, many events at once, for the kinds of windows that allow
+it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from penstock.app.window.windowing import Windowing
 from penstock.runtime.together.adding import Ints, OneByOne
 
 MOST = 200_000
-"""Events, once for each window that they lie in: beyond, they would take more memory than time."""
+"""The most pairs of an event and a window handled at once, to bound memory; with more, events go one by one."""
 
 Bools = NDArray[np.bool_]
 
@@ -25,8 +25,8 @@ class Place(NamedTuple):
 
     Parameters
     ----------
-    instance: by its number. start, end: of the window, once it has the cell's events.
-    known: the start of the window that there is already, if there is one.
+    instance: its number. start, end: the bounds of the window after the cell's events were added, in microseconds.
+    known: the start of the existing window that takes the events; None where the window is new.
     """
 
     instance: int
@@ -36,12 +36,12 @@ class Place(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """What is to be done with some events at once.
+    """The events that are handled at once, and the cell of each.
 
     Parameters
     ----------
-    rows: of the events that are taken, one that goes into several cells as often; all the others are to be handled one by one.
-    at: the cell of each.
+    rows: the rows of these events, repeated for each cell of an event; all other events must be handled one by one.
+    at: for each of the rows, the index of its cell in ``places``.
     late_in_part: how many of these events come too late for some of their windows.
     """
 
@@ -52,8 +52,8 @@ class Cells(NamedTuple):
 
 
 Dividing = Callable[[Any, Ints, Ints, Sequence[Any], int], Cells]
-"""Of windows, the times of events and the numbers of their instances, the instances' states, and the watermark by which windows
-have closed; times in microseconds."""
+"""Divides events into cells. Takes the windowing, the events' times and their instances' numbers, the instances' states, and
+the watermark up to which windows have closed; times in microseconds."""
 
 
 def _panes(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
@@ -64,7 +64,7 @@ def _panes(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[An
 
 
 def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
-    """Each event in all windows that it lies in, the first of which has not closed."""
+    """Put each event into all windows it lies in. Instances with an event whose first window has closed are left out."""
     starts: Ints = windowing.last_start(times)
     before = (windowing.size_us - 1) // windowing.every_us * windowing.every_us
     first = starts - before
@@ -78,17 +78,17 @@ def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[
         rows.append(also)
         lies_in.append(starts[also] - back)
     all_rows, all_starts = np.concatenate(rows), np.concatenate(lies_in)
-    order = np.argsort(all_rows, kind="stable")  # in the order of delivery, in which floats are added
+    order = np.argsort(all_rows, kind="stable")  # in the order of delivery, which sums of floats depend on
     return Cells(all_rows[order], *_by_start(windowing, all_starts[order], instances[all_rows[order]], states))
 
 
 def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[Any]) -> tuple[Ints, list[Place]]:
-    """The cell of each start of an instance's window, and what the cells are."""
+    """Number the distinct pairs of instance and window start: returns the cell of each event, and the cells."""
     distinct, which = np.unique(starts, return_inverse=True)
     cells, at = np.unique(owners * len(distinct) + which, return_inverse=True)
-    of, begins = np.divmod(cells, max(1, len(distinct)))
+    owner_of_cell, begins = np.divmod(cells, max(1, len(distinct)))
     places = []
-    for instance, start in zip(of.tolist(), distinct[begins].tolist(), strict=True):
+    for instance, start in zip(owner_of_cell.tolist(), distinct[begins].tolist(), strict=True):
         known = start if start in states[instance].open else None
         places.append(Place(instance, start, start + windowing.size_us, known))
     return at, places
@@ -99,6 +99,7 @@ def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any
     rows = _rows_beside(times + gap <= fired, instances, len(states))
     rows = rows[np.lexsort((times[rows], instances[rows]))]
     times, owners = times[rows], instances[rows]
+    # A session begins where the instance changes, or where a gap lies before the event.
     begins = np.ones(len(rows), bool)
     begins[1:] = (owners[1:] != owners[:-1]) | (times[1:] - times[:-1] >= gap)
     first = np.flatnonzero(begins)
@@ -114,19 +115,19 @@ def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any
         known = met[0] if met else None
         comes = times[at:until][np.argsort(rows[at:until])].tolist() if disorder else [start]
         if len(met) > 1 or (instance, known) in taken or not _grows(comes, known, gap):
-            apart[instance] = True  # sessions that become one
+            apart[instance] = True  # sessions may merge, which is left to the code for single events
         if known is not None:
             taken.add((instance, known))
             start, end = min(start, known[0]), max(end, known[1])
         places.append(Place(instance, start, end, None if known is None else known[0]))
-    back = np.argsort(rows)  # in the order of delivery, in which floats are added
+    back = np.argsort(rows)  # to the order of delivery, which sums of floats depend on
     cells = Cells(rows[back], (np.cumsum(begins) - 1)[back], places)
     return _without(cells, apart, instances) if apart.any() else cells
 
 
 def _grows(times: list[int], known: tuple[int, int] | None, gap: int) -> bool:
-    """Whether each of a session's events, in the order of delivery, joins what there is of it by then, and none begins
-    another.
+    """Whether each event, in the order of delivery, overlaps the session as it is by then. Otherwise the event would begin a
+    session that merges later.
     """
     start, end = known or (times[0], times[0] + gap)
     for time in times:
@@ -137,7 +138,7 @@ def _grows(times: list[int], known: tuple[int, int] | None, gap: int) -> bool:
 
 
 def _rows_beside(late: Bools, instances: Ints, number: int) -> Ints:
-    """The rows of instances of whose events none is late for a window that has closed."""
+    """Return the rows of the instances that have no late event; a late event needs its whole instance handled singly."""
     if not late.any():
         return np.arange(len(late))
     apart = np.zeros(number, bool)
@@ -146,16 +147,16 @@ def _rows_beside(late: Bools, instances: Ints, number: int) -> Ints:
 
 
 def _without(cells: Cells, apart: Bools, instances: Ints) -> Cells:
-    """Without some instances, whose events are to be handled one by one."""
-    kept = ~apart[instances[cells.rows]]
-    rows, left = cells.rows[kept], np.flatnonzero([not apart[place.instance] for place in cells.places])
-    number = np.zeros(len(cells.places), np.int64)
-    number[left] = np.arange(len(left))
-    return Cells(rows, number[cells.at[kept]], [cells.places[cell] for cell in left.tolist()])
+    """Leave out the instances marked in ``apart``, whose events must be handled one by one."""
+    is_taken = ~apart[instances[cells.rows]]
+    rows, cells_left = cells.rows[is_taken], np.flatnonzero([not apart[place.instance] for place in cells.places])
+    new_numbers = np.zeros(len(cells.places), np.int64)
+    new_numbers[cells_left] = np.arange(len(cells_left))
+    return Cells(rows, new_numbers[cells.at[is_taken]], [cells.places[cell] for cell in cells_left.tolist()])
 
 
 def _enter_spans(state: Any, place: Place, part: Part[Any]) -> None:
-    """What else becomes of an instance with a window that has got events; as `Spans.on_event` has it."""
+    """Put a window with new events into an instance's state, and set its timer, as `Spans.on_event` does."""
     if place.known is not None and place.known != place.start:
         del state.open[place.known]
         state.touched.discard(place.known)
@@ -166,14 +167,14 @@ def _enter_spans(state: Any, place: Place, part: Part[Any]) -> None:
 
 
 def _enter_panes(state: Any, place: Place, part: Part[Any]) -> None:
-    """The same, of parts that windows share."""
+    """Put a pane, which several windows share, into an instance's state, and set its timer."""
     if place.known is None:
         state.open[place.start] = part
         state.rearm()
 
 
 class Kind(NamedTuple):
-    """What is done with windows that are kept in one way."""
+    """The functions for one kind of windows: how events are divided into cells, and how a cell enters a state."""
 
     divide: Dividing
     enter: Callable[[Any, Place, Part[Any]], None]
@@ -185,12 +186,12 @@ KINDS: Mapping[tuple[type[Windowing], type[Windowed]], Kind] = {
     (Sliding, Panes): Kind(_panes, _enter_panes),
     (Session, Sessions): Kind(_sessions, _enter_spans),
 }
-"""By the windows, and what keeps them: what is derived from either may do otherwise."""
+"""By the exact classes of the windowing and of its state, as subclasses of either may behave otherwise."""
 
 
 def kind_of_windows(prototype: type[Windowed]) -> Kind | None:
-    """How windows of a prototype take many events; None where they take them one by one."""
+    """Return how windows of a prototype take many events; None where they take events one by one."""
     windowing, keeper = prototype.windowing, prototype.__mro__[1]
     if getattr(windowing, "zone", None) is not None:
-        return None  # whose days differ in length
+        return None  # days of a time zone differ in length
     return KINDS.get((type(windowing), keeper))

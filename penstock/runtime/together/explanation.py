@@ -1,4 +1,4 @@
-"""By what each element of an application is executed, and why."""
+"""Explains how each element of an application is executed, and why."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from penstock.runtime.together.windows import ways_of
 
 
 class Execution(NamedTuple):
-    """How an element is executed: in words, and why so."""
+    """How an element is executed, and the reason, in words."""
 
     element: str
     dialect: str
@@ -18,7 +18,7 @@ class Execution(NamedTuple):
 
 
 def executions(topology: Topology) -> Iterator[Execution]:
-    """Of each element of an application."""
+    """Yield the execution of each element of an application."""
     for element in topology.elements:
         yield Execution(element.name, element.dialect, *_execution(element))
 
@@ -31,7 +31,7 @@ def _execution(element: Element) -> tuple[str, str]:
             return "record batches", "its function takes many events at once"
     if element.asynchronous:
         return "one event of an instance after the other, many instances at once", "its function is asynchronous"
-    found = ways_of(element)
-    if isinstance(found, str):
-        return "one event after the other", found
+    ways = ways_of(element)
+    if isinstance(ways, str):
+        return "one event after the other", ways
     return "many events at once", "its windows and reducers can, and what cannot goes one by one: late events, say"

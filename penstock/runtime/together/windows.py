@@ -1,4 +1,4 @@
-"""Windows of reducers that take a delivery's events at once, as far as that comes to the same."""
+"""Adds a delivery's events to windows of reducers at once, where the results equal those of single events."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +18,13 @@ from penstock.runtime.together.adding import Adding, Ints, States, adding
 from penstock.runtime.together.cells import Cells, Kind, kind_of_windows
 
 FEW = 32
-"""Events of a delivery that are as soon handled one by one."""
+"""Deliveries with fewer events are handled one by one, which is as fast."""
 
 
 class Together:
-    """Applies events to windows of reducers, all those that need not be looked at one by one.
+    """Applies many events to windows of reducers at once.
 
-    What it does is what `Windowed.on_event` would do with each; where that is not sure, it does nothing and leaves them.
+    The result equals that of `Windowed.on_event` for each event; events for which this is not certain are left untouched.
     """
 
     def __init__(self, element: Element, kind: Kind, ways: Sequence[Adding], context: InstanceContext) -> None:
@@ -37,16 +37,16 @@ class Together:
 
     @classmethod
     def of(cls, element: Element, context: InstanceContext) -> "Together | None":
-        """That of an element; None where it takes its events one by one."""
-        found = ways_of(element)
-        return None if isinstance(found, str) else cls(element, *found, context)
+        """Return the instance for an element; None where the element takes its events one by one."""
+        ways = ways_of(element)
+        return None if isinstance(ways, str) else cls(element, *ways, context)
 
     def take(self, events: Sequence[Any], numbers: Ints, instances: Sequence[Instance[Any]], times: Ints) -> NDArray[np.bool_]:
-        """Which events have been applied.
+        """Apply events where possible; returns a mask of the events applied. The others must be applied one by one.
 
         Parameters
         ----------
-        numbers: by event, the place of its instance among the instances. times: of the source events that they are.
+        numbers: for each event, the index of its instance. times: event times in microseconds, used if they are a source's own.
         """
         taken = np.zeros(len(events), bool)
         if len(events) < FEW:
@@ -58,7 +58,7 @@ class Together:
             fired = of_watermark(self._context.fired)
             cells = self._kind.divide(self._prototype.windowing, times, numbers, states, fired)
             made = self._added([events[row] for row in cells.rows.tolist()], times[cells.rows], cells, states)
-        except FAULTS:  # whichever event is at fault is found one by one; nothing has been changed
+        except FAULTS:  # no state has been changed; the faulty event shows when they are applied one by one
             return taken
         self._enter(cells, made, instances)
         self._context.late_in_part += cells.late_in_part
@@ -66,12 +66,12 @@ class Together:
         return taken
 
     def _times(self, events: Sequence[Any]) -> Ints:
-        """In microseconds."""
+        """Read the events' times, in microseconds."""
         reader: Any = self._prototype.time_of
         return np.array([microseconds(reader(event)) for event in events], np.int64)
 
     def _added(self, events: list[Any], times: Ints, cells: Cells, states: Sequence[Any]) -> list[States]:
-        """By reducer, its states of the cells with their events; none is in its place yet."""
+        """Return, for each reducer, its new state in each cell; no window is changed yet."""
         known = [None if place.known is None else states[place.instance].open[place.known].state for place in cells.places]
         wanted: dict[int, Ints] = {}
         values: dict[str, list[Any]] = {}
@@ -92,7 +92,7 @@ class Together:
         return made
 
     def _enter(self, cells: Cells, made: list[States], instances: Sequence[Instance[Any]]) -> None:
-        """Put new states into their windows."""
+        """Put new states into their windows, and set the instances' timers."""
         names = [name for name, _ in self._body.states]
         context = self._context
         for place, *states in zip(cells.places, *made, strict=True):
@@ -107,7 +107,7 @@ class Together:
 
 
 def ways_of(element: Element) -> tuple[Kind, list[Adding]] | str:
-    """How an element's windows, and their reducers, take many events at once; or why they take them one by one."""
+    """Return how an element's windows and reducers take many events at once; or, as a text, why they do not."""
     prototype = element.prototype
     if prototype is None or not issubclass(prototype, Windowed) or not issubclass(prototype.body, Reducing):
         return "its code is the application's own"

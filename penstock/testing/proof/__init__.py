@@ -1,1 +1,1 @@
-"""The prover: runs a topology in memory in many ways that must all come to the same, and says which do not, and why."""
+"""The prover: runs a topology in memory in many ways that must give equal results, and explains which do not."""

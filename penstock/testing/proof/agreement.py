@@ -1,4 +1,4 @@
-"""In what runs of a topology must agree: at each sink, by its semantics; and which element is to blame where they do not."""
+"""Compares the results of runs at each sink, by the sink's semantics, and finds the first element that differs."""
 
 import json
 from collections import Counter
@@ -17,13 +17,13 @@ LETTERS = "dead letters"
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Where two runs differ.
+    """A difference between two runs.
 
     Parameters
     ----------
-    element: the first that does: what it was handed is the same.
-    place: the stream, or the dead letters. rounding: whether it is one of the last digits of floats alone. late: whether other
-        events were late.
+    element: the first element in topological order that differs; its input is equal in both runs.
+    place: the stream that differs, or the dead letters. rounding: whether only the last digits of floats differ.
+    late: whether the numbers of late events differ.
     """
 
     element: str
@@ -34,43 +34,43 @@ class Disagreement:
 
 
 class Agreement:
-    """Compares runs.
+    """Compares runs of a topology.
 
-    A row that an instance emits with each micro-batch (``on_batch``) stands for a state of that moment. In other micro-batches
-    there are other moments, so of such rows only the last of each instance must agree.
+    A row that an instance emits in ``on_batch`` is a momentary row: it shows the state at the end of a micro-batch. Runs with
+    different micro-batches have different momentary rows, so only the last of each instance must agree.
 
     Parameters
     ----------
-    topology: whose runs they are.
+    topology: the topology of the runs.
     """
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._excused: set[str] = set()
-        """Elements that were found out, and what comes after them, which is not compared any more."""
+        """Elements with findings, and all elements downstream of them; they are no longer compared."""
 
     def excuse(self, element: str) -> None:
-        """Compare no more what comes of an element."""
+        """Exclude an element, and all elements downstream of it, from comparison."""
         waiting = [element]
         while waiting:
             name = waiting.pop()
             if name in self._excused:
                 continue
             self._excused.add(name)
-            emits = next((one.emits for one in self._topology.elements if one.name == name), ())
-            waiting += [one.name for stream in emits for one in self._topology.consumers(stream)]
+            emits = next((known.emits for known in self._topology.elements if known.name == name), ())
+            waiting += [consumer.name for stream in emits for consumer in self._topology.consumers(stream)]
 
     @property
     def all_excused(self) -> bool:
-        """Whether nothing is left to be compared at any sink."""
+        """Whether no sink is left to compare."""
         return all(self._is_excused(sink.stream) for sink in self._topology.sinks)
 
     def of(self, expected: Outcome, got: Outcome, *, same_batches: bool) -> Disagreement | None:
-        """In what two runs disagree; None where in nothing that can be seen at a sink.
+        """Find the first element in which two runs disagree; None where they agree at all sinks.
 
         Parameters
         ----------
-        same_batches: whether their micro-batches are the same.
+        same_batches: whether both runs have equal micro-batches; then momentary rows must agree, too.
         """
         if expected.failed or got.failed:
             return self._of_failure(expected, got)
@@ -81,6 +81,7 @@ class Agreement:
             if not self._is_excused(sink.stream) and self._differs(sink.stream, sink, expected, got, moments)
         ]
         letters = self._letters(expected, got)
+        # Blame the first element, in topological order, that emits a differing stream leading to a wrong sink.
         behind = {stream for sink in wrong for stream in self._upstream(sink.stream)}
         for element in self._topology.in_order:
             if element.name in self._excused:
@@ -91,27 +92,27 @@ class Agreement:
             for stream in element.emits:
                 tables = [sink for sink in wrong if sink.stream is stream and sink.key] if stream in behind else []
                 for sink in (None, *tables) if stream in behind else ():
-                    found = self._differs(stream, sink, expected, got, moments)
-                    if found:
-                        same = not self._differs(stream, sink, expected.rounded(), got.rounded(), moments)
-                        return Disagreement(element.name, stream.name, found, same, late)
+                    rows = self._differs(stream, sink, expected, got, moments)
+                    if rows:
+                        rounding = not self._differs(stream, sink, expected.rounded(), got.rounded(), moments)
+                        return Disagreement(element.name, stream.name, rows, rounding, late)
         return None
 
     def momentary(self, *outcomes: Outcome) -> dict[str, tuple[str, ...] | None]:
-        """Streams with rows of moments: the fields of JSON that name an instance, or None where runs say it themselves."""
-        found: dict[str, tuple[str, ...] | None] = {}
+        """Return streams with momentary rows, with the JSON fields that name an instance; None where runs record the rows."""
+        fields_of: dict[str, tuple[str, ...] | None] = {}
         for element in self._topology.in_order:
-            inherited = [one for one in element.inputs if one.name in found] if not element.keyed else []
+            inherited = [source for source in element.inputs if source.name in fields_of] if not element.keyed else []
             for stream in element.emits:
                 if any(stream.name in outcome.moments for outcome in outcomes):
-                    found[stream.name] = None
+                    fields_of[stream.name] = None
                 elif inherited or _in_columns(element, stream, outcomes):
-                    found[stream.name] = _named_by(element.key, stream) if not inherited else ()
-        return found
+                    fields_of[stream.name] = _named_by(element.key, stream) if not inherited else ()
+        return fields_of
 
     def moments_within(self, coarse: Outcome, finest: Outcome) -> Disagreement | None:
-        """A row of a moment that the finest micro-batches, of one event each in the same order, have not: it is of the
-        micro-batch.
+        """Find momentary rows that the run with one event per micro-batch, in equal order, does not have: they depend on the
+        cut into micro-batches.
         """
         moments = self.momentary(coarse, finest)
         for element in self._topology.in_order:
@@ -148,10 +149,10 @@ class Agreement:
         return rest or difference(list(expected.last.get(name, {}).values()), list(got.last.get(name, {}).values()))
 
     def _letters(self, expected: Outcome, got: Outcome) -> dict[str, Difference]:
-        """The dead letters that only one run has, by element; those of a source's own are the same in all runs."""
-        found = difference(expected.letters, got.letters)
+        """Return the dead letters that only one run has, by element; those of sources are equal in all runs."""
+        letters = difference(expected.letters, got.letters)
         by_element: dict[str, Difference] = {}
-        for rows, side in ((found.missing, "missing"), (found.extra, "extra")):
+        for rows, side in ((letters.missing, "missing"), (letters.extra, "extra")):
             for row in rows:
                 name = json.loads(row)["element"]
                 if name is not None and name not in self._excused:
@@ -159,15 +160,15 @@ class Agreement:
         return by_element
 
     def _of_failure(self, expected: Outcome, got: Outcome) -> Disagreement | None:
-        """Where one run was stopped by an error: how much the other has done by then means nothing."""
+        """Compare runs of which an error stopped one: only the error counts, not how far the other run came."""
         if bool(expected.failed) == bool(got.failed):
             return None
-        said = got.failed or expected.failed
-        names = [element.name for element in self._topology.in_order if said.startswith(f"{element.name}:")]
+        error = got.failed or expected.failed
+        names = [element.name for element in self._topology.in_order if error.startswith(f"{element.name}:")]
         if not names or names[0] in self._excused:
             return None
-        found = Difference([expected.failed or "(no error)"], [got.failed or "(no error)"])
-        return Disagreement(names[0], "the error that stops the run", found)
+        errors = Difference([expected.failed or "(no error)"], [got.failed or "(no error)"])
+        return Disagreement(names[0], "the error that stops the run", errors)
 
     def _is_excused(self, stream: Stream[Any]) -> bool:
         return any(element.name in self._excused for element in self._topology.producers(stream))
@@ -176,7 +177,7 @@ class Agreement:
         seen, waiting = {stream}, [stream]
         while waiting:
             for element in self._topology.producers(waiting.pop()):
-                fresh = [one for one in element.inputs if one not in seen]
+                fresh = [source for source in element.inputs if source not in seen]
                 seen.update(fresh)
                 waiting += fresh
         return seen
@@ -185,20 +186,20 @@ class Agreement:
         seen, waiting = {stream}, [stream]
         while waiting:
             for element in self._topology.consumers(waiting.pop()):
-                fresh = [one for one in element.emits if one not in seen]
+                fresh = [target for target in element.emits if target not in seen]
                 seen.update(fresh)
                 waiting += fresh
         return seen
 
 
 def says_moments(element: Element) -> bool:
-    """Whether an element of the event dialect has a hook that is called with each micro-batch."""
+    """Whether an element of the event dialect overrides ``on_batch``, and so emits momentary rows."""
     body = element.prototype
-    return body is not None and overrides(getattr(body, "body", body), "on_batch")  # a window's body is within
+    return body is not None and overrides(getattr(body, "body", body), "on_batch")  # a window wraps its body
 
 
 def names_of(sink: Sink) -> list[str]:
-    """The fields of a sink's key as JSON calls them."""
+    """Return the fields of a sink's key by their names in JSON."""
     return _encoded(sink.stream, sink.key)
 
 
@@ -208,16 +209,16 @@ def _encoded(stream: Stream[Any], fields: Iterable[str]) -> list[str]:
 
 
 def _named_by(key: tuple[str, ...], stream: Stream[Any]) -> tuple[str, ...]:
-    """The fields by which a stream names an instance; none where it does not."""
+    """Return the JSON fields of a stream that name an instance; empty where the key is not among its fields."""
     return tuple(_encoded(stream, key)) if set(key) <= set(stream.event_type.__struct_fields__) else ()
 
 
 def _in_columns(element: Element, stream: Stream[Any], outcomes: Iterable[Outcome]) -> bool:
-    """Whether an element whose instances lie in columns emits a row for each of these, and not one for each event."""
+    """Whether a keyed element of the batch dialect emits a row per instance instead of a row per event."""
     return (
         element.dialect == "batch"
         and element.keyed
-        and any(len(one.streams.get(stream.name, ())) != one.events.get(element.name, 0) for one in outcomes)
+        and any(len(run.streams.get(stream.name, ())) != run.events.get(element.name, 0) for run in outcomes)
     )
 
 

@@ -1,4 +1,4 @@
-"""What elements do outside of their state and their emissions, seen through Python's audit events."""
+"""Detects side effects of elements, outside of state and emissions, by Python's audit events."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ HERE = {
     "os.unsetenv": "removes a variable of the environment",
     "os.kill": "sends a signal",
 }
-"""Audit events that are effects whatever their arguments are."""
+"""Audit events that are effects on this machine, whatever their arguments; with a description."""
 FAR = {
     "os.system": "starts a process",
     "subprocess.Popen": "starts a process",
@@ -36,26 +36,26 @@ FAR = {
     "ftplib.sendcmd": "sends a command",
     "socket.sendto": "sends a datagram",
 }
-"""Those whose effects may be anywhere: they are not to be repeated for the sake of a proof."""
+"""Audit events whose effects may reach anywhere; after one of these, the prover does not run the application again."""
 REQUEST = "sends a request that is no GET"
 
 HARMLESS = (str(Path(logging.__file__).parent), tempfile.__file__)
-"""Where code lies whose effects harm nobody when they come twice: logs, and files that go again."""
+"""Paths of code whose effects may be repeated without harm: logging, and temporary files."""
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something that an element did, which is done again when its micro-batch is."""
+    """A side effect of an element, which is repeated whenever its micro-batch is replayed."""
 
     element: str
     file: str
     line: int
     what: str
     far: bool = False
-    """Whether it reaches out of this process's files and environment."""
+    """Whether the effect may reach beyond this machine's files and this process."""
 
 
 class Effects:
-    """Hears what elements do from now on; nothing takes that back, so it is for a process of its own."""
+    """Records the effects of elements from now on. Audit hooks cannot be removed, so use a process of its own."""
 
     def __init__(self) -> None:
         self._found: dict[Effect, None] = {}
@@ -63,13 +63,13 @@ class Effects:
         sys.addaudithook(self._hear)
 
     def found(self) -> list[Effect]:
-        """What was heard so far. Of a database in a file, whether it has changed since it was opened."""
+        """Return the effects so far. Opening a database file counts only if the file has changed since."""
         changed = [effect for effect, (file, before) in self._databases.items() if _state_of(file) != before]
         return [*self._found, *changed]
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        what = _effect(event, arguments)
-        if what is None:
+        action = _effect(event, arguments)
+        if action is None:
             return
         element = element_at_work()
         if element is None:
@@ -77,7 +77,7 @@ class Effects:
         place = _own_line(sys._getframe(1))
         if place is None:
             return
-        effect = Effect(element, *place, what, what == REQUEST or event in FAR)
+        effect = Effect(element, *place, action, action == REQUEST or event in FAR)
         if event == "sqlite3.connect":
             file = Path(os.fsdecode(arguments[0]))
             self._databases.setdefault(effect, (file, _state_of(file)))
@@ -86,7 +86,7 @@ class Effects:
 
 
 def _effect(event: str, arguments: tuple[Any, ...]) -> str | None:
-    """What an audit event says that was done; None for nothing that matters."""
+    """Describe the effect of an audit event; None where it has none that matters."""
     if event in HERE or event in FAR:
         return HERE.get(event) or FAR[event]
     if event == "os.mkdir":
@@ -107,7 +107,7 @@ def _effect(event: str, arguments: tuple[Any, ...]) -> str | None:
 
 
 def _own_line(frame: FrameType | None) -> tuple[str, int] | None:
-    """The innermost line of the application's own that led here; None where an import, a log or a temporary file did."""
+    """Find the innermost line of the application on the stack; None inside an import, logging or `tempfile`."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(("<frozen importlib", *HARMLESS)):
@@ -120,7 +120,7 @@ def _own_line(frame: FrameType | None) -> tuple[str, int] | None:
 
 def _state_of(file: Path) -> tuple[int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""The prover in a test."""
+"""The function `prove`, which runs the prover in a test."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,18 +19,18 @@ def prove(
     runs: int = RUNS,
     seconds: float = SECONDS,
 ) -> Proof:
-    """Run an application in many ways that must all come to the same, as ``penstock prove`` does; what was tried.
+    """Run an application in many ways that must give equal results, as ``penstock prove`` does; returns what was tried.
 
     Parameters
     ----------
-    app: a variable of a module, which is loaded anew in processes of the prover's own.
-    sample: events, or JSON in text or bytes, by source; of an application with one source they may stand alone. Drawn from
-        their types unless given.
-    seed: of what is drawn. runs, seconds: after how many runs, or how long, it stops.
+    app: the application. It must be a variable of a module, which the prover's worker processes load.
+    sample: events, or JSON as text or bytes, by source; for an application with one source, its events alone. By default events
+        are drawn from their types.
+    seed: the seed of random draws. runs, seconds: the number of runs, or the time, after which the prover stops.
 
     Raises
     ------
-    AssertionError: two runs differ; says in what, why, and where in the code.
+    AssertionError: two runs differ; names the difference, the cause and the line of code.
     ConfigurationError: the application cannot be run over the sample.
     """
     topology = app.topology()

@@ -1,4 +1,4 @@
-"""A topology's driver that shows what goes on within: every stream, calls of hooks, and which events belong together."""
+"""A driver that observes a run: the events of every stream, calls of hooks, and which events share instances."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,11 +26,11 @@ _encode = json_encoder().encode
 
 
 class Killed(BaseException):
-    """The end of the process, as far as the application can tell: what catches `Exception` does not catch it."""
+    """Simulates the end of the process; no `Exception`, so that the application does not catch it."""
 
 
 class Moment(NamedTuple):
-    """A row that an instance has emitted in ``on_batch``."""
+    """A momentary row: one that an instance has emitted in ``on_batch``."""
 
     stream: str
     instance: str
@@ -38,7 +38,7 @@ class Moment(NamedTuple):
 
 
 class ObservedStage(Stage):
-    """Notes what is emitted in ``on_batch``."""
+    """Records the rows emitted in ``on_batch``."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -60,24 +60,24 @@ class _Container(Container):
 
 
 class ObservedHop(Hop):
-    """A hop that says what is emitted in ``on_batch``."""
+    """A hop that records the rows emitted in ``on_batch``."""
 
     def _container(self, element: Element) -> Container:
         return _Container(element, self._stage, self._store, self._now, self._watermark)
 
 
 class ForgetfulHop(ObservedHop):
-    """A hop in which each event is handled by itself, and the state written and read back after it."""
+    """A hop that handles each event by itself, and encodes and decodes the state after it."""
 
     def _run(self, element: Element) -> Iterator[pa.RecordBatch]:
         container, handled = self._container(element), False
         for delivery in self._arrivals.deliveries(element):
-            for one in delivery.singly():
+            for single in delivery.singly():
                 with collector_paused():
                     if handled:
                         container.settle()
                         container.reread()
-                    container.handle(one)
+                    container.handle(single)
                 handled = True
         self._note(container.finish())
         yield self._stage.outbox.take()
@@ -96,11 +96,11 @@ class _Attempt(Attempt):
 
 
 class ObservedDriver(TopologyDriver):
-    """Keeps what is emitted into every stream.
+    """Runs a topology, and records the events of every stream.
 
     Parameters
     ----------
-    reread: whether state is written and read back after each event.
+    reread: whether state is encoded and decoded after each event.
     """
 
     def __init__(self, app: App, *, partitions: int, reread: bool) -> None:
@@ -113,7 +113,7 @@ class ObservedDriver(TopologyDriver):
         self._stage, self._hop = ObservedStage, ForgetfulHop if reread else ObservedHop
 
     def go_on_from(self, other: "ObservedDriver") -> None:
-        """Take over what another driver has committed, as a process does that is started after it."""
+        """Continue from what another driver has committed, as a restarted process does."""
         self._committed, self.now, self.moments = other._committed, other.now, other.moments
 
     def batch(self, events: Mapping[str, Any] | None = None) -> None:
@@ -122,12 +122,12 @@ class ObservedDriver(TopologyDriver):
 
     @property
     def topology(self) -> Topology:
-        """With a sink at each stream."""
+        """The topology, with a sink at each stream."""
         return self._topology
 
     @contextmanager
     def uncommitted(self) -> Iterator[None]:
-        """Within the block, the process ends before a micro-batch is committed."""
+        """Within the block, raise `Killed` instead of committing a micro-batch."""
         self._ends = True
         try:
             yield
@@ -142,7 +142,7 @@ class ObservedDriver(TopologyDriver):
         self.moments += [moment for stage in attempt.stages for moment in stage.moments]
 
     def reached_by(self, events: dict[str, list[bytes]]) -> set[str]:
-        """What events reach before any hop: instances by element and key, and rows of tables that have keys."""
+        """Return names of what events reach before any hop: instances by element and key, and rows of tables by key."""
         attempt = _Attempt(self, events)
         rows, wiring = attempt.enter(), attempt.wiring
         reached = set()
@@ -162,15 +162,15 @@ class ObservedDriver(TopologyDriver):
 
     @property
     def lines(self) -> dict[str, list[bytes]]:
-        """What was committed, by the labels of outputs."""
+        """The committed lines of JSON, by the label of the output."""
         return self._committed.outputs
 
     def handed(self) -> dict[str, int]:
-        """How many events each element was handed."""
+        """Return the number of events handled, by element."""
         return {name: tally.events for name, tally in self.elements.items()}
 
     def late(self) -> dict[str, int]:
-        """How many events each element has taken for late."""
+        """Return the number of late events, by element; only elements that have any."""
         return {
             name: tally.late + tally.late_in_part for name, tally in self.elements.items() if tally.late + tally.late_in_part
         }
@@ -183,11 +183,11 @@ def _events_of(block: Block, element: Element, codec: Codec) -> list[Any]:
 
 
 class Calls:
-    """Counts the calls of the application's hooks, and ends the process at one of them.
+    """Counts calls of the application's hooks, and raises `Killed` at one of them.
 
     Parameters
     ----------
-    hooks: their code.
+    hooks: the code objects of the hooks.
     """
 
     def __init__(self, hooks: set[CodeType]) -> None:

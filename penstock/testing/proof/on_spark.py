@@ -1,4 +1,4 @@
-"""A few of the prover's runs on Spark itself: one that nothing disturbs, and some whose driver is killed and started again."""
+"""Runs of the prover on Spark itself: one undisturbed, and some whose driver is killed and restarted."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ MOMENTS: dict[str, Moment] = {
     ),
     "as the second micro-batch has been committed": lambda run, _: _lines(run) >= 2,
 }
-"""When a driver is killed, by what its run has left on disk."""
+"""When to kill a driver: conditions on the files of its run (first argument) and output (second), by their description."""
 
 
 def repeat_on_spark(
@@ -42,11 +42,11 @@ def repeat_on_spark(
     proof: Proof,
     advance: Callable[[float, float, str], None],
 ) -> None:
-    """Add to a proof what runs on Spark show that those in memory have not.
+    """Run the sample on Spark, and add differences that the runs in memory have not shown to a proof.
 
     Parameters
     ----------
-    parameters: of the application, as on the command line.
+    parameters: the application's parameters, as on the command line.
 
     Raises
     ------
@@ -64,9 +64,9 @@ def repeat_on_spark(
             outcome = _run(command, here, f"run{number}", None if moment is None else MOMENTS[moment], topology)
             proof.tried["on Spark"] = proof.tried.get("on Spark", 0) + 1
             undisturbed = undisturbed or outcome
-            found = agreement.of(undisturbed, outcome, same_batches=False)
-            if found is not None:
-                _add(proof, found, sample, f"the driver was killed {moment}, on Spark")
+            disagreement = agreement.of(undisturbed, outcome, same_batches=False)
+            if disagreement is not None:
+                _add(proof, disagreement, sample, f"the driver was killed {moment}, on Spark")
 
 
 def _add(proof: Proof, found: Disagreement, sample: Sample, schedule: str) -> None:
@@ -96,7 +96,7 @@ def _command(app: str, parameters: Sequence[str], topology: Topology, sample: Sa
         for number in range(MICROBATCHES):
             file = place / f"{number}.jsonl"
             file.write_bytes(b"".join(event + b"\n" for event in events[number * size : (number + 1) * size]))
-            os.utime(file, (1e9 + number, 1e9 + number))  # by which they are read in this order
+            os.utime(file, (1e9 + number, 1e9 + number))  # files are read in the order of these times
         command += ["--source", f"{name}=jsonl:{place}?max_files=1"]
     for sink in topology.sinks:
         command += ["--sink", f"{sink.name}=jsonl:{here / 'output' / NAME / sink.name}"]
@@ -104,14 +104,14 @@ def _command(app: str, parameters: Sequence[str], topology: Topology, sample: Sa
 
 
 def _run(command: list[str], here: Path, name: str, moment: Moment | None, topology: Topology) -> Outcome:
-    """Run, and where a moment is given kill the driver at it, and run on."""
+    """Run the application until it is idle. With a moment, kill the driver then, and restart it."""
     command = [word.replace(NAME, name) for word in [*command, "--name", name]]
     run, output = here / "runs" / name, here / "output" / name
     deadline = time.monotonic() + PATIENCE_S
-    said = here / f"{name}.txt"
+    screen_file = here / f"{name}.txt"
     killed = moment is None
     while True:
-        with said.open("wb") as screen:
+        with screen_file.open("wb") as screen:
             process = subprocess.Popen(command, stdout=screen, stderr=screen, start_new_session=True)
             try:
                 while process.poll() is None and time.monotonic() < deadline:
@@ -123,10 +123,10 @@ def _run(command: list[str], here: Path, name: str, moment: Moment | None, topol
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode == 0:
+        if process.returncode == 0:  # otherwise it was killed on purpose, and is started again, or it has failed
             return _outcome(output, topology)
         if process.returncode != -signal.SIGKILL or time.monotonic() > deadline:
-            words = said.read_text(errors="replace").strip().splitlines()
+            words = screen_file.read_text(errors="replace").strip().splitlines()
             raise RunFailedError(f"The run on Spark has failed: {words[-1] if words else f'exit code {process.returncode}'}")
 
 

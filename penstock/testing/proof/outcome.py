@@ -1,4 +1,4 @@
-"""What came of one run of a sample, and in which of it two runs differ."""
+"""Outcomes of runs of a sample, and their differences."""
 
 import json
 from collections import Counter
@@ -8,23 +8,23 @@ from typing import Any
 import msgspec
 
 Rows = list[str]
-"""Events as JSON, in the order in which they left."""
+"""Events as JSON, in the order of emission."""
 
 DIGITS = 9
-"""To so many digits results of floating point must agree for their difference to be one of rounding."""
+"""Floats that agree to this many significant digits count as different by rounding only."""
 
 
 class Outcome(msgspec.Struct):
-    """What a run came to.
+    """The outcome of a run.
 
     Parameters
     ----------
-    streams: what was emitted, by stream. moments: what of that ``on_batch`` has, which stands for a moment. last: of each
-        instance the last of these, by stream and instance.
-    letters: dead letters without their errors. errors: of the first of each place.
-    events: what elements were handed, and late: what they took for late, by element.
-    hooks: how often the application's code was called, by micro-batch.
-    failed: the error that has stopped it; empty, if none has.
+    streams: emitted rows, by stream. moments: the momentary rows among these, emitted in ``on_batch``. last: the last momentary
+        row of each instance, by stream and instance.
+    letters: dead letters without their errors. errors: the first error of each place.
+    events: the number of events handled, by element. late: the number of late events, by element.
+    hooks: the number of calls of the application's code, by micro-batch.
+    failed: the error that has stopped the run; empty if none has.
     """
 
     streams: dict[str, Rows] = {}
@@ -38,7 +38,7 @@ class Outcome(msgspec.Struct):
     failed: str = ""
 
     def rounded(self) -> "Outcome":
-        """With floats to a few digits, by which it is told whether more than rounding makes a difference."""
+        """Return the outcome with floats rounded to `DIGITS`, to tell whether a difference is more than rounding."""
         return msgspec.structs.replace(
             self,
             streams={name: list(map(rounded, rows)) for name, rows in self.streams.items()},
@@ -48,7 +48,7 @@ class Outcome(msgspec.Struct):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What only one of two runs has."""
+    """The rows that only the first run has (missing), and those that only the second has (extra)."""
 
     missing: Rows
     extra: Rows
@@ -58,31 +58,31 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def difference(expected: Rows, got: Rows) -> Difference:
-    """Of rows that are appended: each as often in the one as in the other, in any order."""
+    """Compare appended rows as multisets, regardless of order."""
     mine, theirs = Counter(expected), Counter(got)
     return Difference(list((mine - theirs).elements()), list((theirs - mine).elements()))
 
 
 def last_by(rows: Rows, fields: Iterable[str]) -> dict[str, str]:
-    """The last row of each key, by the fields' names in JSON; one that is left out has its default."""
+    """Return the last row of each key, given the key's fields by their names in JSON; a missing field counts as None."""
     names = tuple(fields)
     return {json.dumps([values.get(name) for name in names]): row for row in rows if (values := json.loads(row))}
 
 
 def difference_of_tables(expected: Rows, got: Rows, key: Iterable[str]) -> Difference:
-    """Of rows that are upserted: the last of each key counts."""
+    """Compare upserted rows: only the last row of each key counts."""
     names = tuple(key)
     mine, theirs = last_by(expected, names), last_by(got, names)
     return difference(list(mine.values()), list(theirs.values()))
 
 
 def normal(line: bytes) -> str:
-    """A row in the one form that all equal ones have."""
+    """Return a row in canonical JSON, with sorted keys."""
     return json.dumps(json.loads(line), sort_keys=True)
 
 
 def rounded(row: str) -> str:
-    """A row with its floats to a few digits."""
+    """Return a row with its floats rounded to `DIGITS` significant digits."""
     return json.dumps(_each_float(json.loads(row)), sort_keys=True)
 
 
@@ -90,5 +90,5 @@ def _each_float(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):
-        return {name: _each_float(each) for name, each in value.items()}
-    return [_each_float(each) for each in value] if isinstance(value, list) else value
+        return {name: _each_float(inner) for name, inner in value.items()}
+    return [_each_float(inner) for inner in value] if isinstance(value, list) else value

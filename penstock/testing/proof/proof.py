@@ -1,4 +1,4 @@
-"""What a prover has tried and found, and how it says so."""
+"""Proofs: what a prover has tried and found, and its report."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from penstock.testing.proof.outcome import Rows
 from penstock.testing.proof.suspects import Cause
 
 SHOWN = 3
-"""Rows and events of an example that are shown on a screen."""
+"""The most rows and events of an example that a report shows."""
 
 MEANINGS: dict[Cause, str] = {
     "randomness": "two runs of the same input differ, for it draws at random: draw by the event's own id, as Random(event.id)",
@@ -24,12 +24,12 @@ MEANINGS: dict[Cause, str] = {
 
 
 class Example(msgspec.Struct):
-    """The smallest input that was found on which runs differ.
+    """The smallest input found on which two runs differ.
 
     Parameters
     ----------
-    events: by source. schedule: what was different, in words. place: the stream, or the dead letters, that differ.
-    expected, got: what only one of the two runs has there.
+    events: JSON by source. schedule: how the second run was different, in words. place: the stream that differs, or the dead
+        letters. expected, got: the rows that only the first, or only the second, run has there.
     """
 
     events: dict[str, Rows]
@@ -40,11 +40,11 @@ class Example(msgspec.Struct):
 
 
 class Finding(msgspec.Struct):
-    """Why results are not always the same.
+    """A reason why results differ between runs.
 
     Parameters
     ----------
-    element: at fault. file, line: of the application's code, where it is known.
+    element: the element at fault. file, line: the line of the application's code at fault; None where it is not known.
     """
 
     cause: Cause
@@ -56,13 +56,13 @@ class Finding(msgspec.Struct):
 
 
 class Proof(msgspec.Struct):
-    """What a prover has to say; nothing found says what was tried, and no more.
+    """The result of a prover. Without findings it only states what was tried.
 
     Parameters
     ----------
-    tried: how many runs there were, by what was different in them. events: of the sample, by source. drawn: whether they were
-        drawn from their types, and not given.
-    notes: what is no fault, and should be known.
+    tried: the number of runs, by kind of trial. events: the number of events in the sample, by source.
+    drawn: whether the sample was drawn from the event types.
+    notes: facts that are no faults, but should be known.
     """
 
     application: str
@@ -74,11 +74,11 @@ class Proof(msgspec.Struct):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     def to_text(self) -> str:
-        """For a screen."""
+        """Return the report as text."""
         sizes = ", ".join(f"{count} of {name}" for name, count in self.events.items())
         runs = ", ".join(f"{count} {kind}" for kind, count in self.tried.items())
         origin = "drawn from their types" if self.drawn else "given"
@@ -107,5 +107,5 @@ def _said(finding: Finding) -> str:
 
 
 def _some(rows: Rows) -> Rows:
-    left = len(rows) - SHOWN
-    return rows if left <= 0 else [*rows[:SHOWN], f"(and {left} more)"]
+    more = len(rows) - SHOWN
+    return rows if more <= 0 else [*rows[:SHOWN], f"(and {more} more)"]

@@ -1,6 +1,4 @@
-"""The prover: tries schedules in turn, and for the first that differs finds the element, the line, the cause and the least
-input.
-"""
+"""The prover: runs schedules in turn, and explains each difference by an element, a line of code, a cause and a small input."""
 
 import json
 import time
@@ -35,8 +33,8 @@ class Prover:
 
     Parameters
     ----------
-    reference: how processes find the application.
-    runs, seconds: after how many runs, or how long, it stops.
+    reference: tells worker processes how to load the application.
+    runs, seconds: the number of runs, or the time, after which it stops.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class Prover:
         self._done = 0
 
     def prove(self) -> Proof:
-        """Try what there is to try.
+        """Run all trials, as far as the limits allow.
 
         Raises
         ------
@@ -79,17 +77,17 @@ class Prover:
             self._expected = self._workers[0].run(changed(self._plain, counted=True))
             self._deadline = time.monotonic() + self._seconds
             self._refuse_sample()
-            told = self._workers[0].tell()
-            self._suspects, self._first_lines = told.suspects, told.first_lines
-            self._note_effects(told.effects)
-            if not any(effect.far for effect in told.effects):
+            facts = self._workers[0].tell()
+            self._suspects, self._first_lines = facts.suspects, facts.first_lines
+            self._note_effects(facts.effects)
+            if not any(effect.far for effect in facts.effects):
                 self._note_effects(self._workers[0].grown(self._plain))
                 self._try_all()
         sizes = {name: len(events) for name, events in self._sample.items()}
-        return Proof(self._application, self._tried, sizes, self._drawn, self._findings, self._notes(told))
+        return Proof(self._application, self._tried, sizes, self._drawn, self._findings, self._notes(facts))
 
     def _refuse_sample(self) -> None:
-        """Refuse a sample of which nothing can be told.
+        """Refuse a sample that proves nothing.
 
         Raises
         ------
@@ -118,8 +116,8 @@ class Prover:
                 break
             got = self._run(trial)
             expected = self._expected if trial.against is None else self._workers[0].run(trial.against)
-            while (found := self._compared(trial, expected, got)) is not None:
-                self._find(trial, found)
+            while (disagreement := self._compared(trial, expected, got)) is not None:
+                self._find(trial, disagreement)
             if trial.words == SINGLES:
                 finest = got
             if finest is not None and trial.kind == "cuts" and len(self._sample) == 1:
@@ -140,9 +138,9 @@ class Prover:
 
     def _look_at_moments(self, trial: Trial, got: Outcome, finest: Outcome) -> None:
         for outcome in (self._expected, got):
-            found = self._agreement.moments_within(outcome, finest)
-            if found is not None:
-                self._find(trial, found, shrink=False)
+            disagreement = self._agreement.moments_within(outcome, finest)
+            if disagreement is not None:
+                self._find(trial, disagreement, shrink=False)
 
     def _close(self) -> None:
         for worker in self._workers:
@@ -152,11 +150,11 @@ class Prover:
 
     def _find(self, trial: Trial, found: Disagreement, *, shrink: bool = True) -> None:
         cause = self._cause(trial, found)
-        file, line, what = self._line(found.element, cause)
+        file, line, name = self._line(found.element, cause)
         example = self._example(trial, found, shrink=shrink)
         known = {(finding.cause, finding.element) for finding in self._findings}
         if (cause, found.element) not in known:
-            self._findings.append(Finding(cause, found.element, file, line, what, example))
+            self._findings.append(Finding(cause, found.element, file, line, name, example))
         self._agreement.excuse(found.element)
 
     def _cause(self, trial: Trial, found: Disagreement) -> Cause:
@@ -181,15 +179,15 @@ class Prover:
         return cause
 
     def _agrees_when_frozen(self, found: Disagreement) -> bool:
-        """Whether runs agree in what they differed once their clocks stand at the same time."""
+        """Whether two runs no longer differ in the element once their clocks are frozen at one time."""
         frozen = changed(self._plain, frozen=True)
         first, second = (self._workers[0].run(frozen) for _ in range(2))
-        again = self._agreement.of(first, second, same_batches=True)
-        return again is None or again.element != found.element
+        disagreement = self._agreement.of(first, second, same_batches=True)
+        return disagreement is None or disagreement.element != found.element
 
     def _keeps_in_vain(self, name: str) -> bool:
-        """Whether an element is a class without a key, whose fields live for a micro-batch."""
-        element = next((one for one in self._topology.elements if one.name == name), None)
+        """Whether an element is a keyless class with fields, which are lost after each micro-batch."""
+        element = next((known for known in self._topology.elements if known.name == name), None)
         if element is None or element.keyed or element.prototype is None or says_moments(element):
             return False
         return bool(element.prototype.__struct_fields__)
@@ -204,18 +202,18 @@ class Prover:
         return file, line, ""
 
     def _example(self, trial: Trial, found: Disagreement, *, shrink: bool) -> Example:
-        kept = frozenset(self._plain.order)
+        places = frozenset(self._plain.order)
         if shrink:
-            kept, found = self._shrunk(trial, found)
+            places, found = self._shrunk(trial, found)
         events = {
-            name: [event.decode("utf-8", "replace") for number, event in enumerate(events) if (name, number) in kept]
+            name: [event.decode("utf-8", "replace") for number, event in enumerate(events) if (name, number) in places]
             for name, events in self._sample.items()
         }
         events = {name: rows for name, rows in events.items() if rows}
         return Example(events, trial.words, found.place, found.difference.missing, found.difference.extra)
 
     def _shrunk(self, trial: Trial, found: Disagreement) -> tuple[frozenset[Place], Disagreement]:
-        """The fewest events with which an element differs, as far as some seconds allow to look."""
+        """Find a small set of events with which the element still differs, within `SHRINKING_S` seconds."""
         least = found
 
         def differs(kept: frozenset[Place]) -> bool:
@@ -251,10 +249,9 @@ class Prover:
         if any(effect.far for effect in told.effects):
             notes.append("the application reaches out of its process, so it was run once and no more")
         elif not self._agreement.all_excused:
-            left = [kind for kind in KINDS if kind not in self._tried and kind != "mixtures"]
-            left = [kind for kind in left if kind != "orders" or len(self._topology.sinks)]
-            if left:
-                notes.append(f"there was no time, or no way, to try {', '.join(left)}; see --seconds and --tries")
+            untried = [kind for kind in KINDS if kind not in self._tried and kind != "mixtures"]
+            if untried:
+                notes.append(f"there was no time, or no way, to try {', '.join(untried)}; see --seconds and --tries")
         return notes
 
 
@@ -269,11 +266,11 @@ LOOKED_FOR: dict[Cause, tuple[Part, ...]] = {
     "late": ("emission",),
     "effect": (),
 }
-"""For each cause, what is looked for in the code of the element."""
+"""For each cause, the kinds of suspects that may explain it in the element's code."""
 
 
 def _refuse(topology: Topology) -> None:
-    """Refuse what cannot be proved."""
+    """Refuse a topology that cannot be proved: one without sinks, or with elements of the query dialect."""
     if not topology.sinks:
         raise TopologyError(
             f"{topology.application} has no sink, so that nothing of it can be seen: add app.sink(NAME, STREAM)."

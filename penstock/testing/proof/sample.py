@@ -1,4 +1,4 @@
-"""The events that a topology is run over: the user's own, or drawn from their types."""
+"""Samples: the events that the prover runs a topology on, given by the user or drawn from their types."""
 
 import typing
 from collections.abc import Mapping
@@ -17,23 +17,23 @@ from penstock.kinds.coding import convert, json_encoder, to_builtins
 from penstock.kinds.event import Event, field_types
 
 Sample = dict[str, list[bytes]]
-"""JSON events, by source."""
+"""Events as JSON, by source."""
 
 DRAWN = 40
-"""Events of each source that are drawn, where none are given."""
+"""The number of events drawn for each source where no sample is given."""
 
 LARGEST = 2_000
-"""Events of a sample at most: it is run some hundred times."""
+"""The most events in a sample, because it is run some hundred times."""
 
 _encode = json_encoder().encode
 
 
 def given_sample(topology: Topology, given: Mapping[str, Any]) -> Sample:
-    """A sample of events, or of JSON in text or bytes, by source.
+    """Make a sample of events, or of JSON as text or bytes, given by source.
 
     Raises
     ------
-    ConfigurationError: there is no such source, one lacks its sample, or there is too much or nothing of it.
+    ConfigurationError: a source is unknown or lacks its sample, or the sample is empty or too large.
     """
     known = [source.name for source in topology.sources]
     for name in given:
@@ -58,7 +58,7 @@ def _as_json(event: Any) -> bytes:
 
 
 def sample_in(files: Mapping[str, Path], topology: Topology) -> Sample:
-    """The events in files: JSON Lines, or, for a source whose events are one text, lines of text (``.txt``).
+    """Read a sample from files: JSON Lines, or lines of text (``.txt``) for a source whose events have one text field.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def sample_in(files: Mapping[str, Path], topology: Topology) -> Sample:
             lines = [line for line in file.read_bytes().splitlines() if line.strip()]
         except OSError as error:
             raise SourceError(f"{file} cannot be read ({error.strerror}): give a file of JSON Lines.") from error
-        source = next((one for one in topology.sources if one.name == name), None)
+        source = next((known for known in topology.sources if known.name == name), None)
         texts = source is not None and file.suffix == ".txt"
         if texts and source is not None and list(field_types(source.event_type).values()) != [str]:
             raise ConfigurationError(
@@ -86,7 +86,7 @@ def _of_text(source: Any, line: bytes) -> Any:
 
 
 def drawn_sample(topology: Topology, seed: int) -> Sample:
-    """Events drawn from their types: few values of each field, so that keys meet, times that go on, floats that round."""
+    """Draw a sample from the event types: few values per field, so that keys repeat; rising times; floats that round."""
     return {source.name: [_encode(event) for event in _drawn(source, Random(seed))] for source in topology.sources}
 
 
@@ -109,7 +109,7 @@ def _event(source: Source[Any], draw: Random, at: datetime, time_field: str | No
             fields[time_field] = at.replace(tzinfo=None) if fields[time_field].tzinfo is None else at
         try:
             event: Event = convert(to_builtins(kind(**fields)), kind)
-        except Exception:  # a constraint of the event's own, which another draw may meet
+        except Exception:  # violates a constraint of the event type, which another draw may satisfy
             continue
         return event
     raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Schedules: the ways in which a sample can be run that must all come to the same."""
+"""Schedules: ways to run a sample, all of which must give equal results."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -8,19 +8,20 @@ from random import Random
 import msgspec
 
 MICROBATCHES = 4
-"""Of the run with which all others are compared."""
+"""The number of micro-batches of the plain schedule, to which others are compared."""
 
 Place = tuple[str, int]
-"""An event of the sample: its source, and its number there."""
+"""An event of the sample: the name of its source, and its number there."""
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """An end of the process within a micro-batch, which is run once more after it.
+    """A failure within a micro-batch, which is then run again.
 
     Parameters
     ----------
-    hook: the call of the application's own code at which it ends; None where all calls were made and the commit is missing.
-    anew: whether another process goes on, and not the same one, as after a task that has failed.
+    batch: the number of the micro-batch.
+    hook: the call of the application's code, counted from 0, at which it fails; None to fail just before the commit.
+    anew: whether a new process runs it again; otherwise the old one does, as after a failed task.
     """
 
     batch: int
@@ -34,12 +35,12 @@ class Schedule(msgspec.Struct, frozen=True):
     Parameters
     ----------
     batches: the micro-batches, each with its events in order.
-    restarts: whether each micro-batch has a process of its own.
-    reread: whether state is written and read back after each event.
-    again: whether the process has run all of it before, for others.
-    shift_s: by how much the clock of the machine is off. jump_s: by how much it goes on between two micro-batches, besides.
-    frozen: whether it stands.
-    counted: whether it is counted how often the application's code is called.
+    restarts: whether each micro-batch runs in a new process.
+    reread: whether state is encoded and decoded after each event.
+    again: whether the process has run the whole schedule once before.
+    shift_s: the offset of the machine's clock. jump_s: by how much the clock jumps ahead before each micro-batch.
+    frozen: whether the clock stands still.
+    counted: whether calls of the application's code are counted.
     """
 
     batches: tuple[tuple[Place, ...], ...]
@@ -55,35 +56,36 @@ class Schedule(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> list[Place]:
-        """All events, in order."""
+        """All events in the order of delivery."""
         return [place for batch in self.batches for place in batch]
 
     def only(self, kept: frozenset[Place]) -> "Schedule":
-        """The schedule with some of the events alone; micro-batches stay where they are, though they be empty."""
+        """Return the schedule with only some events; micro-batches that become empty stay."""
         batches = tuple(tuple(place for place in batch if place in kept) for batch in self.batches)
         return msgspec.structs.replace(self, batches=batches)
 
 
 def cut(order: Sequence[Place], ends: Iterable[int]) -> tuple[tuple[Place, ...], ...]:
-    """Events in micro-batches that end at some places of theirs."""
+    """Cut events into micro-batches that end before the given indices."""
     edges = [0, *sorted({end for end in ends if 0 < end < len(order)}), len(order)]
     return tuple(tuple(order[low:high]) for low, high in pairwise(edges))
 
 
 def alternating(sizes: dict[str, int]) -> list[Place]:
-    """The events of all sources, with each source's own spread evenly over the whole."""
+    """Merge the events of all sources, given their numbers, so that each source's are spread evenly over the whole."""
     places = [((number + 0.5) / size, name, number) for name, size in sizes.items() for number in range(size)]
     return [(name, number) for _, name, number in sorted(places)]
 
 
 def random_cut(order: Sequence[Place], draw: Random) -> tuple[tuple[Place, ...], ...]:
-    """Events in micro-batches of any sizes."""
+    """Cut events into micro-batches at random."""
     return cut(order, draw.sample(range(1, len(order)), draw.randrange(min(len(order) - 1, 12) + 1)) if order else ())
 
 
 def drawn_order(chains: list[list[Place]], times: dict[Place, tuple[float, float]], draw: Random) -> list[Place]:
-    """An order of events, each chain of which stays in order; none is later after others than its source allows."""
+    """Draw a random order of events. Each chain stays in order, and no event becomes later than its source allows."""
     order: list[Place] = []
+    # A chain may go next unless its event's time passes the limit of an event of its source that still waits.
     while chains:
         until: dict[str, float] = {}
         for chain in chains:
@@ -97,24 +99,24 @@ def drawn_order(chains: list[list[Place]], times: dict[Place, tuple[float, float
 
 
 def _holding_back(chains: list[list[Place]], times: dict[Place, tuple[float, float]]) -> list[Place]:
-    """The chain with the event for which all others wait, where that is not the first of its own."""
+    """Return the chain with the most urgent event. No chain is free while that event waits behind others of its chain."""
     return min(chains, key=lambda chain: min((times[place][1] for place in chain if place in times), default=inf))
 
 
 def chains_of(belonging: list[tuple[Place, list[str]]]) -> list[list[Place]]:
-    """Events in groups that share nothing: each is in order, and they are in none among each other."""
+    """Group events that reach common instances or rows, by union-find; each group must stay in order, groups may interleave."""
     chains: dict[str, list[Place]] = {}
-    of: dict[str, str] = {}
+    parent: dict[str, str] = {}
 
     def root(name: str) -> str:
-        while of.setdefault(name, name) != name:
-            name = of[name]
+        while parent.setdefault(name, name) != name:
+            name = parent[name]
         return name
 
     for (source, number), reached in belonging:
-        names = [f"{source}|{each}" for each in reached] or [f"{source}#{number}"]
+        names = [f"{source}|{target}" for target in reached] or [f"{source}#{number}"]
         for name in names[1:]:
-            of[root(name)] = root(names[0])
+            parent[root(name)] = root(names[0])
     for (source, number), reached in belonging:
         name = root(f"{source}|{reached[0]}" if reached else f"{source}#{number}")
         chains.setdefault(name, []).append((source, number))

@@ -7,23 +7,23 @@ from penstock.testing.proof.schedule import Place
 
 
 def smallest(order: Sequence[Place], shows: Callable[[frozenset[Place]], bool], deadline: float) -> frozenset[Place]:
-    """Leave out events, in ever smaller portions, for as long as the rest shows the fault.
+    """Leave out events, in ever smaller portions, while the rest still shows the fault; returns the rest.
 
     Parameters
     ----------
-    deadline: when to be content, by `time.monotonic`.
+    deadline: when to stop, by `time.monotonic`.
     """
-    kept, portions = list(order), 2
-    while len(kept) > 1 and time.monotonic() < deadline:
-        size = -(-len(kept) // portions)
-        for start in range(0, len(kept), size):
-            rest = kept[:start] + kept[start + size :]
+    events, portions = list(order), 2
+    while len(events) > 1 and time.monotonic() < deadline:
+        size = -(-len(events) // portions)
+        for start in range(0, len(events), size):
+            rest = events[:start] + events[start + size :]
             if rest and time.monotonic() < deadline and shows(frozenset(rest)):
-                kept, portions = rest, max(2, portions - 1)
+                events, portions = rest, max(2, portions - 1)
                 break
         else:
-            if portions >= len(kept):
+            if portions >= len(events):
                 break
-            portions = min(len(kept), portions * 2)
-    shows(frozenset(kept))
-    return frozenset(kept)
+            portions = min(len(events), portions * 2)
+    shows(frozenset(events))
+    return frozenset(events)

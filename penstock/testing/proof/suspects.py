@@ -1,7 +1,6 @@
-"""What in an application's code might make its results differ from run to run: found by reading the code that its elements
-call.
+"""Suspects: lines of an application's code that might make results differ between runs, found by analysing its bytecode.
 
-A suspect alone accuses nobody: it only says at which line, once runs have differed.
+A suspect alone is no finding: it only tells the line once two runs have differed.
 """
 
 import builtins
@@ -31,7 +30,7 @@ from penstock.runtime.letters import NOT_THE_USERS
 Cause = Literal["randomness", "clock", "order", "hash", "global", "effect", "state", "float-order", "late"]
 
 Part = Literal["randomness", "clock", "hash", "global", "state", "sum", "emission"]
-"""What a line of the code has to do with: five of the causes, adding up, and emitting."""
+"""The kind of a suspect: one of five causes, an addition (``sum``), or an emission."""
 
 _CLOCKS = {
     getattr(time, name)
@@ -82,34 +81,34 @@ _DEEP = 4
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A line of an element's code, and what it has to do with."""
+    """A line of an element's code that might make results differ."""
 
     element: str
     part: Part
     file: str
     line: int
     what: str
-    """The name in the code."""
+    """The name in the code, such as that of a function."""
 
 
 def suspects_of(element: Element) -> list[Suspect]:
-    """What the code of an element, and what that calls of the application's own, has to do with; in the order of the code."""
-    found: dict[tuple[str, str, int], Suspect] = {}
-    with suppress(Exception):  # it is a hint, and objects of the application's own may answer in any way
-        _gather(element, found)
-    return list(found.values())
+    """Return the suspects in an element's code and in the application's functions that it calls, in the order of the code."""
+    suspects: dict[tuple[str, str, int], Suspect] = {}
+    with suppress(Exception):  # suspects are only hints, and the application's objects may raise on any access
+        _gather(element, suspects)
+    return list(suspects.values())
 
 
 def _gather(element: Element, found: dict[tuple[str, str, int], Suspect]) -> None:
     for function, owner in _functions(element.body):
-        for part, line, what in _parts(function, owner, element):
+        for part, line, name in _parts(function, owner, element):
             file = function.__code__.co_filename
-            found.setdefault((part, file, line), Suspect(element.name, part, file, line, what))
+            found.setdefault((part, file, line), Suspect(element.name, part, file, line, name))
 
 
 def growing(element: Element) -> list[tuple[Suspect, Any]]:
-    """The lists, and the files to be written, outside of state that an element's code names, each with the first line that
-    does.
+    """Return the lists and writable files outside of state that an element's code names, each with the first line that names
+    it.
     """
     found: dict[int, tuple[Suspect, Any]] = {}
     for function, _ in _functions(element.body):
@@ -122,7 +121,7 @@ def growing(element: Element) -> list[tuple[Suspect, Any]]:
 
 
 def size_of(thing: Any) -> int:
-    """How long a list is, or how far a file is written; -1 where that cannot be said."""
+    """Return the length of a list, or the position of a writable file; -1 for other files."""
     if not isinstance(thing, io.IOBase):
         return len(thing)
     try:
@@ -132,24 +131,24 @@ def size_of(thing: Any) -> int:
 
 
 def first_line(element: Element) -> tuple[str, int] | None:
-    """Where the code of an element begins; None where none of it is the application's own."""
+    """Return the file and the line where an element's code begins; None where none of it is the application's own."""
     for function, _ in _functions(element.body):
         return function.__code__.co_filename, function.__code__.co_firstlineno
     return None
 
 
 def hooks_of(element: Element) -> set[types.CodeType]:
-    """The code that is called for events of an element."""
+    """Return the code objects of the application that may be called for events of an element."""
     return {function.__code__ for function, _ in _functions(element.body)}
 
 
 def is_own(code: types.CodeType) -> bool:
-    """Whether code is the application's: not ours, nor Python's, nor of an installed package."""
+    """Whether code is the application's own: not Penstock's, Python's, or an installed package's."""
     return not code.co_filename.startswith(NOT_THE_USERS)
 
 
 def _functions(body: Any) -> Iterator[tuple[types.FunctionType, type | None]]:
-    """The application's functions behind a body, with the class that each belongs to; what they call comes after them."""
+    """Yield the application's functions reachable from a body, breadth first, each with the class of which it is a method."""
     seen: set[int] = set()
     waiting: list[tuple[Any, type | None, int]] = [(body, None, 0)]
     while waiting:
@@ -161,13 +160,13 @@ def _functions(body: Any) -> Iterator[tuple[types.FunctionType, type | None]]:
         if function is not None:
             if is_own(function.__code__):
                 yield function, owner
-                waiting += [(each, None, deep + 1) for each in _called_by(function)]
+                waiting += [(called, None, deep + 1) for called in _called_by(function)]
         else:
-            waiting += [(each, cls, deep + 1) for each, cls in _parts_of(thing)]
+            waiting += [(part, cls, deep + 1) for part, cls in _parts_of(thing)]
 
 
 def _function_in(thing: Any) -> types.FunctionType | None:
-    thing = _attribute(thing, "__wrapped__", thing)  # of a decorator, lru_cache say
+    thing = _attribute(thing, "__wrapped__", thing)  # below a decorator such as lru_cache
     if isinstance(thing, types.MethodType | staticmethod | classmethod):
         thing = thing.__func__
     if isinstance(thing, property):
@@ -176,9 +175,9 @@ def _function_in(thing: Any) -> types.FunctionType | None:
 
 
 def _parts_of(thing: Any) -> Iterable[tuple[Any, type | None]]:
-    """What a body holds that may be functions, with the class of which they are methods."""
+    """Return the objects in a body that may be functions, each with the class of which it is a method, or None."""
     if isinstance(thing, partial):
-        return [(thing.func, None), *((each, None) for each in thing.args)]
+        return [(thing.func, None), *((argument, None) for argument in thing.args)]
     if isinstance(thing, type):
         kinds = [kind for kind in thing.__mro__ if kind not in (object, msgspec.Struct, ProcessingElement)]
         return [(value, thing) for kind in kinds for value in vars(kind).values()]
@@ -195,7 +194,7 @@ def _parts_of(thing: Any) -> Iterable[tuple[Any, type | None]]:
 
 
 def _called_by(function: types.FunctionType) -> Iterator[Any]:
-    """The functions and classes of the application's own that a function names."""
+    """Yield the application's functions and classes that a function names."""
     for code in _codes(function.__code__):
         for _, _, value in _named(code, function):
             inner = _function_in(value)
@@ -231,7 +230,7 @@ def _parts(function: types.FunctionType, owner: type | None, element: Element) -
 
 
 def _named(code: types.CodeType, function: types.FunctionType) -> Iterator[tuple[int, str, Any]]:
-    """What a code's names stand for: each name, and each step of what is read off it by dots."""
+    """Yield the line, the name and the value of each global or closure name in code, and of each attribute read from one."""
     value, path, line = _UNKNOWN, "", code.co_firstlineno
     for step in dis.get_instructions(code):
         if step.positions is not None and step.positions.lineno is not None:
@@ -247,7 +246,7 @@ def _named(code: types.CodeType, function: types.FunctionType) -> Iterator[tuple
 
 
 def _attribute(holder: Any, name: str, default: Any = _UNKNOWN) -> Any:
-    """What is read off something, without running any code of the application's."""
+    """Read an attribute without running code of the application, such as properties."""
     try:
         read = (
             getattr
@@ -276,7 +275,7 @@ def _part_of(value: Any, element: Element) -> Part | None:
         return "clock"
     if _in(value, _RANDOM) or isinstance(value, random.Random) or _module_of(value) in _RANDOM_MODULES:
         return "randomness"
-    if any(value is one for one in (hash, set, frozenset, id)):
+    if any(value is builtin for builtin in (hash, set, frozenset, id)):
         return "hash"
     if value is sum:
         return "sum"
@@ -284,7 +283,7 @@ def _part_of(value: Any, element: Element) -> Part | None:
 
 
 def _module_of(value: Any) -> str:
-    """The module of a function, or of the object of which it is a method."""
+    """Return the name of the module of a function, or of the object of which it is a method; '' for a module."""
     if isinstance(value, types.ModuleType):
         return ""
     holder, module = _attribute(value, "__self__", None), _attribute(value, "__module__", None)
@@ -297,7 +296,7 @@ def _module_of(value: Any) -> str:
 def _in(value: Any, known: set[Any]) -> bool:
     try:
         return value in known
-    except Exception:  # it cannot be hashed, or compared
+    except Exception:  # the value cannot be hashed or compared
         return False
 
 
@@ -306,15 +305,16 @@ def _is_date(holder: Any) -> bool:
 
 
 def _is_mutable(value: Any) -> bool:
-    """Whether a variable holds something that a hook may change."""
+    """Whether the value of a variable can be changed in place by a hook."""
     if isinstance(value, _PLAIN) or getattr(type(value), "__struct_config__", None) is not None:
         return False
     return isinstance(value, list | dict | set | bytearray) or not callable(value) or hasattr(value, "__next__")
 
 
 def _stored(code: types.CodeType, function: types.FunctionType, owner: type | None) -> Iterator[tuple[Part, int, str]]:
-    """What a code writes: variables of its module, attributes of classes, attributes of itself that are no state, sums."""
+    """Yield suspects for stores to module or closure variables, class attributes and attributes outside of state; and sums."""
     fields = set(getattr(owner, "__struct_fields__", ()))
+    # ``value`` follows the object whose attribute is stored next; ``adding`` tells that the store ends a += or -=.
     line, value, adding = code.co_firstlineno, _UNKNOWN, False
     for step in dis.get_instructions(code):
         if step.positions is not None and step.positions.lineno is not None:

@@ -1,4 +1,4 @@
-"""What is tried: schedules that differ from the plain one in one thing each, and then in all at once."""
+"""Trials: schedules that differ from the plain one in one aspect each, and at last in several at once."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,13 +15,13 @@ from penstock.testing.proof.schedule import Kill, Place, Schedule, chains_of, cu
 from penstock.testing.proof.suspects import Cause
 
 SHIFTS_S = (400 * 86_400 + 7 * 3600 + 780.0, -3.8 * 3600)
-"""By how much the machine's clock is off: more than a year, and some hours."""
+"""Offsets of the machine's clock that are tried: more than a year ahead, and some hours back."""
 JUMP_S = 3600.0
 SEEDS = (0, 1, 2)
-"""Of Python's hashes; the first is that of the run with which all others are compared."""
+"""Values of PYTHONHASHSEED, one for each worker; the first worker runs the plain schedule, to which others are compared."""
 SINGLES = "each event in a micro-batch of its own"
 HOOKS, CUTS, ORDERS = 60, 20, 40
-"""How many kills at calls of the application's code, random cuts and random orders there are at most."""
+"""The most kills at calls of the application's code, random cuts, and random orders that are tried."""
 
 
 class Trial(NamedTuple):
@@ -29,9 +29,9 @@ class Trial(NamedTuple):
 
     Parameters
     ----------
-    kind: what is different in it, as the prover counts it. words: the same, for an example.
-    suspected: the cause, if it differs. worker: which process runs it. against: what it is compared with; the plain run unless
-        given.
+    kind: the aspect in which it differs, for the prover's counts. words: the difference in words, for an example.
+    suspected: the likely cause if results differ. worker: the index of the process that runs it.
+    against: the schedule to compare with; by default the plain one.
     """
 
     kind: str
@@ -58,12 +58,12 @@ KINDS = (
 
 
 class Trials:
-    """What is tried of one sample, the clearest causes first, so that each is found by what shows it alone.
+    """Yields the trials of one sample; those that can only have one cause come first, so that findings name the right cause.
 
     Parameters
     ----------
-    plain: the schedule with which all others are compared. hooks: how often the application's code is called, by micro-batch.
-    belonging: for each event, what it reaches first.
+    plain: the schedule to which others are compared. hooks: the number of calls of the application's code, by micro-batch.
+    belonging: for each event, the instances and rows it reaches first; see `World.belonging`.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class Trials:
             yield Trial("clocks", words, changed(plain, shift_s=shift), "clock")
         words = f"the machine's clock goes on by {JUMP_S / 3600:g} h between two micro-batches"
         yield Trial("clocks", words, changed(plain, jump_s=JUMP_S), "clock")
-        whole = Schedule((tuple(plain.order),))  # in which nothing is written before the end
+        whole = Schedule((tuple(plain.order),))  # no state is written before the end
         words = "state is written and read back after each event"
         yield Trial("state", words, changed(whole, reread=True), "state", against=whole)
         yield Trial("state", words, changed(plain, reread=True), "state")
         yield Trial("restarts", "each micro-batch in a process of its own", changed(plain, restarts=True), "global")
         for partitions in (1, 3, 7):
             yield Trial("partitions", f"{partitions} partitions for 2", changed(plain, partitions=partitions), "order")
-        # In turn, so that little time is little of each.
+        # Interleaved, so that a short time still covers some of each kind.
         in_turn = chain.from_iterable(zip_longest(self._cuts(), self._kills(), self._orders()))
         yield from filter(None, in_turn)
         yield from self._mixtures()
@@ -135,27 +135,27 @@ class Trials:
             yield Trial("mixtures", "other micro-batches, order and partitions, and a kill", schedule, "order")
 
     def _shuffled(self) -> list[Place]:
-        """Another order, in which what belongs together stays in order: events of a source that reach one instance first of
-        all.
+        """Draw another order of the events. Events of one source stay in order if they reach a common instance before any
+        hop.
         """
         return drawn_order([list(chain) for chain in self._chains], self._times, self._draw)
 
     def _own_times(self) -> dict[Place, tuple[float, float]]:
-        """Of the events that have times of their own: this, and until when others may come, by the lateness of their source."""
+        """Return, by event, its event time, and that plus the lateness its source allows; in seconds since the epoch."""
         times: dict[Place, tuple[float, float]] = {}
         for source in self._topology.sources:
             if source.event_time is None:
                 continue
             decode = json_decoder(source.event_type).decode
             for number, event in enumerate(self._sample[source.name]):
-                with suppress(Exception):  # a dead letter, wherever it is
+                with suppress(Exception):  # it becomes a dead letter wherever it stands
                     own = getattr(decode(event), source.event_time.field).timestamp()
                     times[source.name, number] = own, own + source.event_time.lateness
         return times
 
 
 def changed(schedule: Schedule, **changes: object) -> Schedule:
-    """A schedule with something else in it."""
+    """Return a copy of a schedule with some fields changed."""
     return msgspec.structs.replace(schedule, **changes)
 
 

@@ -1,4 +1,4 @@
-"""Processes in which the application is run: its globals, its hash seed and its clock are theirs, and not the prover's."""
+"""Worker processes that run the application, so that globals, hash seed and clock are not the prover's own."""
 
 import os
 import subprocess
@@ -17,15 +17,15 @@ from penstock.testing.proof.schedule import Place, Schedule
 from penstock.testing.proof.world import Told
 
 PATIENCE_S = 60.0
-"""How long one answer may take."""
+"""The most time that an answer of a worker may take."""
 
 
 class Worker:
-    """A process of its own.
+    """A process that runs the sample by schedules; its methods call those of its `World`.
 
     Parameters
     ----------
-    seed: of its hashes of texts.
+    seed: its PYTHONHASHSEED.
     """
 
     def __init__(self, reference: AppReference, sample: Sample, seed: int) -> None:
@@ -34,7 +34,7 @@ class Worker:
             "from multiprocessing.connection import Connection; from penstock.testing.proof.world import serve; "
             f"serve(Connection({theirs.fileno()}))"
         )
-        # No directory of the application's comes before Python's own, whatever its files are called.
+        # Directories of the application must not precede Python's own: its files might shadow modules.
         ours = str(Path(penstock.__file__).parent.parent)
         environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": ours}
         self._process = subprocess.Popen(
@@ -50,24 +50,24 @@ class Worker:
         self._connection.send((reference, sample, [entry or str(Path.cwd()) for entry in sys.path]))
 
     def run(self, schedule: Schedule, kept: frozenset[Place] | None = None) -> Outcome:
-        """Run the sample by a schedule."""
+        """Run the sample, or only the events in ``kept``, by a schedule."""
         outcome: Outcome = self._ask("run", schedule, kept)
         return outcome
 
     def tell(self) -> Told:
-        """What is known of the application's code, and of what it does beside emitting."""
-        told: Told = self._ask("tell")
-        return told
+        """Return the suspects in the application's code, and the effects it has had so far."""
+        facts: Told = self._ask("tell")
+        return facts
 
     def grown(self, schedule: Schedule) -> list[Effect]:
-        """What lies outside of state and is prolonged by each run."""
+        """Return effects for lists and files that grow with each run; see `World.grown`."""
         grown: list[Effect] = self._ask("grown", schedule)
         return grown
 
     def belonging(self) -> list[tuple[Place, list[str]]]:
-        """For each event of the sample what it reaches first."""
-        found: list[tuple[Place, list[str]]] = self._ask("belonging")
-        return found
+        """Return, for each event, the instances and rows that it reaches first; see `World.belonging`."""
+        reached: list[tuple[Place, list[str]]] = self._ask("belonging")
+        return reached
 
     def close(self) -> None:
         """End the process."""

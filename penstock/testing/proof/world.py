@@ -1,4 +1,4 @@
-"""A process in which a sample is run by schedules, over and over: the application is loaded anew for each."""
+"""The world of a worker process, which runs a sample by many schedules, and reloads the application for each."""
 
 import gc
 import importlib
@@ -27,11 +27,11 @@ from penstock.testing.proof.schedule import Kill, Place, Schedule
 from penstock.testing.proof.suspects import Suspect, first_line, growing, hooks_of, size_of, suspects_of
 
 END_S = 400 * 86_400.0
-"""How far processing time goes on after the input, twice, so that what is due by it comes due in each run."""
+"""By how much processing time is advanced after the input, twice, so that all its timers and expiries come due."""
 
 
 class Told(msgspec.Struct):
-    """What is to be known of the application's code, and of what it did beside emitting."""
+    """Facts about the application's code: its suspects, where each element begins, and the effects seen so far."""
 
     suspects: list[Suspect]
     first_lines: dict[str, tuple[str, int]]
@@ -39,11 +39,11 @@ class Told(msgspec.Struct):
 
 
 class World:
-    """Runs a sample.
+    """Runs a sample by schedules.
 
     Parameters
     ----------
-    reference: how the application is found.
+    reference: how to load the application.
     """
 
     def __init__(self, reference: AppReference, sample: Sample) -> None:
@@ -51,7 +51,7 @@ class World:
         self._effects = Effects()
 
     def run(self, schedule: Schedule, kept: frozenset[Place] | None = None) -> Outcome:
-        """Run the sample, or some of it, by a schedule."""
+        """Run the sample, or only the events in ``kept``, by a schedule."""
         if kept is not None:
             schedule = schedule.only(kept)
         with _clock_of(schedule) as move_on:
@@ -61,17 +61,17 @@ class World:
             return self._run(app, schedule, move_on)
 
     def tell(self) -> Told:
-        """What the code has to do with, and which effects it has had so far in this process."""
+        """Return the suspects in the code, and the effects it has had so far in this process."""
         elements = self._loaded().topology().elements
         first = {element.name: where for element in elements if (where := first_line(element)) is not None}
-        return Told([one for element in elements for one in suspects_of(element)], first, self._effects.found())
+        return Told([suspect for element in elements for suspect in suspects_of(element)], first, self._effects.found())
 
     def grown(self, schedule: Schedule) -> list[Effect]:
-        """What lies outside of state and is prolonged by each run: lists, and files that were opened as the application was
-        loaded.
+        """Return an effect for each list, and each file opened while the application was loaded, that grows with each run
+        although it is no state.
         """
         app = self._loaded()
-        things = [one for element in app.topology().elements for one in growing(element)]
+        things = [pair for element in app.topology().elements for pair in growing(element)]
         sizes = [[size_of(thing) for _, thing in things]]
         for _ in range(2):
             self._run(app, schedule)
@@ -83,7 +83,7 @@ class World:
         ]
 
     def belonging(self) -> list[tuple[Place, list[str]]]:
-        """For each event of the sample what it reaches first: the instances, and the rows of tables that have keys."""
+        """Return, for each event of the sample, the instances and the keyed rows of tables that it reaches before any hop."""
         driver = ObservedDriver(self._loaded(), partitions=1, reread=False)
         return [
             ((source, number), sorted(driver.reached_by({source: [event]})))
@@ -92,7 +92,7 @@ class World:
         ]
 
     def _loaded(self) -> App:
-        """The application, with all modules of its own loaded anew."""
+        """Load the application, and all modules of its own, anew."""
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None) or ""
             if file.endswith(".py") and not file.startswith(NOT_THE_USERS) and name != "__main__":
@@ -177,23 +177,23 @@ def _letter(line: bytes) -> str:
 
 @contextmanager
 def _clock_of(schedule: Schedule) -> Iterator[Callable[[float], None]]:
-    """Within the block, the machine's clock is as the schedule wants it; what moves it on."""
+    """Within the block, set the machine's clock by the schedule; yields a function that advances it by seconds."""
     if not (schedule.shift_s or schedule.jump_s or schedule.frozen):
         yield lambda _: None
         return
     with needs():
-        import time_machine  # only here, for it is slow to import
+        import time_machine  # here, because it is slow to import
     moment = FROZEN_AT if schedule.frozen else time.time()
     with time_machine.travel(moment + schedule.shift_s, tick=not schedule.frozen) as clock:
         yield clock.shift
 
 
 FROZEN_AT = 1_790_000_000.0
-"""Where a clock stands that is frozen: any time would do."""
+"""The time of a frozen clock, in seconds since the epoch; any time would do."""
 
 
 def serve(connection: Any) -> None:
-    """Run what is asked for on a connection, until it is closed; what the application prints goes nowhere."""
+    """Answer the requests of a connection until it is closed; output of the application is discarded."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     nowhere = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
     sys.stdout = sys.stderr = nowhere
@@ -217,7 +217,7 @@ def serve(connection: Any) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process with the one that has started it, whatever the application is doing here."""
+    """End this process when its parent ends, whatever the application is doing."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

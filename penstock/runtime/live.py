@@ -1,0 +1,149 @@
+"""The instances of one keyed element in one partition, as a micro-batch sees them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from penstock.app.element import Element, InstanceContext, ProcessingElement
+from penstock.app.state import LARGEST_STATE
+from penstock.app.stepwise import Stepwise
+from penstock.errors import StateError
+from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
+from penstock.runtime.earlier import EarlierReader
+from penstock.runtime.instance import Instance, decode_shallow
+from penstock.runtime.kept import surely_kept
+from penstock.runtime.letters import FAULTS, described
+from penstock.runtime.pages import Page, Pages
+from penstock.runtime.wiring import Wiring
+
+
+class LiveInstances:
+    """The instances that a micro-batch has touched, and the pages that hold all the others.
+
+    Parameters
+    ----------
+    context: what instances know of the micro-batch.
+    clock: the time by which timers are due, in seconds since the epoch; None where that is event time and there is none yet.
+    """
+
+    def __init__(self, element: Element, wiring: Wiring, pages: Pages, context: InstanceContext, clock: float | None) -> None:
+        assert element.prototype is not None
+        prototype: type[ProcessingElement] = element.prototype
+        self._element, self._prototype = element, prototype
+        self.key, self._context, self._clock = wiring.keys[element.name], context, clock
+        self.pages = pages
+        self.decode: Callable[[Any], Instance[Any]] = msgpack_decoder(Instance[prototype]).decode  # type: ignore[valid-type]
+        self.encode = msgpack_encoder().encode
+        forms = wiring.earlier.get(element.name, ())
+        self._form = len(forms)
+        self._earlier = EarlierReader(element.name, prototype, forms, self.key.decode) if forms else None
+        self._surely_kept = surely_kept(prototype)
+        self.live: dict[bytes, Instance[Any]] = {}
+        """Instances that have been decoded or created, by identity."""
+        self.made: set[bytes] = set()
+        """Instances that did not exist before this micro-batch."""
+        self.settled: dict[bytes, bytes] = {}
+        """By identity, the encoded instances as the last settled delivery has left them."""
+
+    def open_all(self, first: Mapping[bytes, int], events: Sequence[Any]) -> None:
+        """Load the instances of a delivery's events from their pages, or create them on first use.
+
+        Parameters
+        ----------
+        first: by identity, the row of the instance's first event.
+        """
+        identities = [identity for identity in first if identity not in self.live]
+        numbers = self.pages.numbers(self.key.hashes(identities)).tolist()
+        value, header = self.key.value, self.pages.header
+        for identity, number in zip(identities, numbers, strict=True):
+            page = self.pages.page(number)
+            stored = page.get(identity)
+            if stored is None:
+                header.instances += 1
+                self.made.add(identity)
+            page[identity] = entry = self._revive(identity, stored)
+            self.adopt(identity, value(events[first[identity]]), entry, page)
+
+    def read(self, identity: bytes, stored: Any) -> Instance[Any]:
+        """Decode a stored instance, also one that an earlier version of the element's code has stored."""
+        return self.decode(stored) if self._earlier is None else self._earlier.read(identity, stored)
+
+    def _revive(self, identity: bytes, stored: Any) -> Instance[Any]:
+        """Decode a stored instance, or create a new one where none is stored or it has expired."""
+        is_gone = stored is None or (self._element.expires is not None and self.is_expired(decode_shallow(stored)))
+        entry = None if is_gone else self.read(identity, stored)
+        if entry is None:
+            every, clock = self._element.every, self._clock
+            interval = None if every is None else ((clock or 0.0) // every + 1) * every
+            entry = Instance(self._prototype(), self._context.now, None, interval, self._form)
+        return entry
+
+    def before(self, identity: bytes) -> Instance[Any]:
+        """Decode an instance as it was before the current delivery."""
+        settled = self.settled.get(identity)
+        if settled:
+            return self.decode(settled)
+        return self._revive(identity, self.pages.stored(self._number(identity), identity))
+
+    def adopt(self, identity: bytes, key: Any, entry: Instance[Any], page: Page | None = None) -> None:
+        """Make an entry the live one of its instance: bind key and context, and put it on its page."""
+        entry.state.key = key
+        entry.state._context = self._context
+        (self._page_of(identity) if page is None else page)[identity] = self.live[identity] = entry
+
+    def forget(self, identity: bytes) -> None:
+        """Delete an instance and its state."""
+        self.live.pop(identity, None)
+        del self._page_of(identity)[identity]
+        self.pages.header.instances -= 1
+
+    def is_expired(self, entry: Instance[Any]) -> bool:
+        """Whether an instance has had no event for so long that its key starts with fresh state."""
+        return self._element.expires is not None and entry.touched + self._element.expires <= self._context.now
+
+    def _page_of(self, identity: bytes) -> Page:
+        return self.pages.page(self._number(identity))
+
+    def _number(self, identity: bytes) -> int:
+        return int(self.pages.numbers(self.key.hashes([identity]))[0])
+
+    def check_storable(self, identity: bytes, instance: Instance[Any]) -> None:
+        """Refuse state that cannot be written and read back.
+
+        Raises
+        ------
+        StateError: names the element, the key and the fault.
+        """
+        if self._surely_kept(instance.state):
+            return
+        key = self.key.decode(identity)
+        try:
+            content = self.encode(instance)
+            self.decode(content)
+        except FAULTS as error:  # from encoding, decoding, or the prototype's own __post_init__
+            raise StateError(
+                f"Element {self._element.name}: the state of key {key!r} cannot be kept: {described(error)} (index 0 is the "
+                "state); declare the field as what is assigned to it, and keep integers within 64 bits."
+            ) from error
+        if len(content) > LARGEST_STATE:
+            raise StateError(
+                f"Element {self._element.name}: the state of key {key!r} has {len(content):,} bytes, and at most "
+                f"{LARGEST_STATE:,} are kept; keep less of it, or divide the key."
+            )
+
+    def drop_empty(self) -> None:
+        """Delete instances that hold nothing (all windows closed, say): a new instance would be equal."""
+        if issubclass(self._prototype, Stepwise):
+            for identity, entry in list(self.live.items()):
+                if entry.due is None and entry.state.is_empty():
+                    self.forget(identity)
+
+    def sweep(self) -> None:
+        """Delete expired instances from the next few pages; each micro-batch sweeps others."""
+        if self._element.expires is None:
+            return
+        for number in self.pages.next_to_sweep():
+            page = self.pages.page(number)
+            for identity, stored in list(page.items()):
+                if identity not in self.live and self.is_expired(decode_shallow(stored)):
+                    del page[identity]
+                    self.pages.header.instances -= 1
