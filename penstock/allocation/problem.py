@@ -178,12 +178,12 @@ def problem(
 
 def _sets(what: str, given: Any) -> tuple[tuple[Task, ...], ...]:
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise ConfigurationError(f"{what} is {shown(given)}; give sets of tasks, as [('a', 'b')].")
+        raise ConfigurationError(f"{what} is {shown(given)}; give a list of groups of tasks, as [('a', 'b'), ('c', 'd')].")
     sets = []
     for group in given:
         tasks = () if isinstance(group, str) or not isinstance(group, Iterable) else tuple(group)
         if not tasks or not all(map(is_name, tasks)):
-            raise ConfigurationError(f"{what} has {shown(group)}; give sets of tasks, as [('a', 'b')].")
+            raise ConfigurationError(f"{what} has {shown(group)}; give a list of groups of tasks, as [('a', 'b'), ('c', 'd')].")
         sets.append(tuple(dict.fromkeys(tasks)))
     return tuple(sets)
 

@@ -132,8 +132,8 @@ def _check_fields(name: str, state: Any) -> None:
         kind = array_kind(annotations[field.name])
         if kind is not None and not _fits(field.default, kind):
             raise StateError(
-                f"Element {name}: state {field.name!r} has the default {field.default!r}, which no array of {kind.name} can "
-                "hold."
+                f"Element {name}: state {field.name!r} has the default {field.default!r}, which does not fit an array of "
+                f"{kind.name}: give another default, or declare another type."
             )
         if kind is None:
             numbers, others = (

@@ -1,4 +1,4 @@
-"""The command line: one thin command per verb."""
+"""The command line: one module with a thin command per verb."""
 
 from penstock.cli.main import main
 

@@ -1,4 +1,4 @@
-"""``penstock adapter``: the door for clients in any language."""
+"""``penstock adapter``: a server that takes events from clients in any language."""
 
 from __future__ import annotations
 
@@ -110,6 +110,7 @@ def _place(uri: str) -> KafkaPlace:
 
 
 def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
+    """The gates by stream, from the plan and then from ``--gate``, which wins."""
     from penstock.runs.gate import Gate
 
     gates = {}

@@ -38,7 +38,7 @@ WAYS = (
     "greedy-equal",
     "greedy-path",
 )
-"""`penstock.allocation.METHODS`, which would have to be imported; a test compares them."""
+"""A copy of `penstock.allocation.METHODS`, which saves the import; a test compares the two."""
 _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 
 
@@ -91,7 +91,7 @@ def allocate(
     from penstock.allocation import allocate as allocated
     from penstock.allocation import least_resources
 
-    if draw is not None:  # refused before the search, not after it
+    if draw is not None:  # refuse an unknown format before the search
         from penstock.allocation.drawing import draw_graph, require_picture
 
         require_picture(draw)
@@ -135,7 +135,7 @@ def allocate(
 
 
 def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
-    """The graph of tasks in a file, a topology or a recording, and what else a file says."""
+    """The graph of tasks from a file, a topology or a recorded run, and the other fields of a file."""
     from penstock.allocation import StreamGraph
     from penstock.allocation.graph import read_json
 
@@ -159,7 +159,7 @@ def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
 
 
 class _Drawn:
-    """A topology as `penstock graph` has written it."""
+    """A topology from the JSON of `penstock graph`, for `StreamGraph.from_topology`."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self._data = data
@@ -169,6 +169,7 @@ class _Drawn:
 
 
 def _resources(text: str | None, extra: Mapping[str, Any]) -> Resources:
+    """The resources, from ``--resources`` or else from the file, with the bandwidths of the file."""
     from penstock.allocation import Resources
 
     bandwidths = extra.get("bandwidths", [])
@@ -176,12 +177,12 @@ def _resources(text: str | None, extra: Mapping[str, Any]) -> Resources:
         isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str) for row in bandwidths
     ):
         raise ConfigurationError('"bandwidths" in JSON is [[resource, resource, bandwidth]].')
-    given: Any = extra.get("resources")
+    capacities: Any = extra.get("resources")
     if text is not None:
-        given = _capacities(text)
-    if given is None:
+        capacities = _capacities(text)
+    if capacities is None:
         raise ConfigurationError('Give --resources, as "8" or "big=4,small=1", or "resources" in the file.')
-    return Resources(Resources.of(given).capacities, {(start, end): width for start, end, width in bandwidths})
+    return Resources(Resources.of(capacities).capacities, {(start, end): width for start, end, width in bandwidths})
 
 
 def _capacities(text: str) -> float | dict[str, float]:
@@ -204,8 +205,8 @@ def _constraints(extra: Mapping[str, Any], given: Mapping[str, Any]) -> Constrai
     if not isinstance(pinned, dict) or not all(isinstance(extra.get(key, []), list) for key in ("together", "apart")):
         raise ConfigurationError('In JSON "pinned" is {task: resource}; "together" and "apart" are [[task, task]].')
     for pin in given["pin"]:
-        task, found, place = pin.partition("=")
-        if not found:
+        task, equals, place = pin.partition("=")
+        if not equals:
             raise ConfigurationError(f"--pin is {pin!r}; give TASK=RESOURCE.")
         if pinned.get(task, place) != place:
             raise ConfigurationError(f"--pin: {task} is pinned to {pinned[task]} and to {place}; pin it once.")
@@ -264,7 +265,7 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
 
 
 def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], as_json: bool) -> None:
-    """Every method that goes with the constraints, best first; only the searching ones know any."""
+    """Print the results of all methods, the best first; with constraints, only of those that support them."""
     from rich.console import Console
     from rich.table import Table
 
@@ -276,10 +277,10 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
         if method == "exact" and len(shape.tasks) > 16:
             continue
         begun = perf_counter()
-        found = allocated(shape, where, method, **options)
+        allocation = allocated(shape, where, method, **options)
         seconds = perf_counter() - begun
-        rows.append({"method": method, "cost": found.cost, "seconds": seconds, "bound": found.lower_bound})
-        if found.interrupted:
+        rows.append({"method": method, "cost": allocation.cost, "seconds": seconds, "bound": allocation.lower_bound})
+        if allocation.interrupted:
             break
     bound = max(row["bound"] for row in rows)
     rows.sort(key=lambda row: float(row["cost"]))
@@ -296,7 +297,7 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    """A progress bar with the best cost and the bound so far."""
+    """A progress bar that shows the best cost and the lower bound so far."""
     from rich.progress import TaskProgressColumn, TextColumn
 
     with Bar("allocating", TaskProgressColumn(), TextColumn("{task.description}")) as advance:

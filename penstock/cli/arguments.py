@@ -1,4 +1,4 @@
-"""Arguments that several commands take: pairs, bounds on a latency, and an application with its own parameters."""
+"""Arguments of several commands: places, NAME=VALUE pairs, latency bounds, and applications with their own parameters."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 class Place(click.ParamType[Path]):
-    """A directory on a disk, or the URI of one in a store."""
+    """The parameter type of a directory on a disk or, as a URI, in a store."""
 
     name = "place"
 
@@ -29,7 +29,7 @@ class Place(click.ParamType[Path]):
 
 
 class RunPlace(Place):
-    """A run: its directory on a disk or in a store, or its name under ``runs``."""
+    """The parameter type of a run: its directory on a disk or in a store, or its name under ``runs``."""
 
     name = "run"
 
@@ -38,7 +38,7 @@ class RunPlace(Place):
 
 
 class Recording(click.ParamType[str]):
-    """A recording, as text: a file, or a run by its directory or by its name under ``runs``."""
+    """The parameter type of a recording, as text: a file, a run's directory, or the name of a run under ``runs``."""
 
     name = "place"
 
@@ -47,7 +47,7 @@ class Recording(click.ParamType[str]):
 
 
 def where_run_lies(text: str) -> str:
-    """A run's directory, of which its name may be given."""
+    """The directory of a run that is named by its directory or by its name under ``runs``; other texts stay as they are."""
     named = Path("runs") / text
     return str(named) if not Path(text).exists() and "/" not in text and named.is_dir() else text
 
@@ -55,18 +55,18 @@ def where_run_lies(text: str) -> str:
 PLACE, RUN, RECORDING = Place(), RunPlace(), Recording()
 PAUSE = "--until-idle=pause"
 PAUSES = "--pauses"
-"""What click knows the former by: an option whose value may be left out would take the application that follows for it."""
+"""The option that stands for `PAUSE` in click: one with an optional value would swallow the application that follows it."""
 
 
 class AppCommand(Command):
-    """A command on an application, whose help tells the application's own parameters, too, where one is named."""
+    """A command on an application; its help lists the application's own parameters, too, if one is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta["app"] = next((one for one in args if one.partition(":")[0].endswith(".py")), None)
-        for one in args:
-            if one.startswith("--until-idle=") and one != PAUSE:
-                raise ConfigurationError(f"{one}: write --until-idle, or {PAUSE} where more input is to come.")
-        return super().parse_args(ctx, [PAUSES if one == PAUSE else one for one in args])
+        ctx.meta["app"] = next((text for text in args if text.partition(":")[0].endswith(".py")), None)
+        for text in args:
+            if text.startswith("--until-idle=") and text != PAUSE:
+                raise ConfigurationError(f"{text}: write --until-idle, or {PAUSE} where more input is to come.")
+        return super().parse_args(ctx, [PAUSES if text == PAUSE else text for text in args])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -80,10 +80,13 @@ class AppCommand(Command):
             formatter.write_text(str(error))
             return
         rows = []
-        for one in app.parameters.values():
-            choices = f"; one of {', '.join(map(str, one.choices))}" if one.choices else ""
+        for parameter in app.parameters.values():
+            choices = f"; one of {', '.join(map(str, parameter.choices))}" if parameter.choices else ""
             rows.append(
-                (f"--{one.name} {type(one.default).__name__.upper()}", f"{one.help}  [default: {one.default}{choices}]")
+                (
+                    f"--{parameter.name} {type(parameter.default).__name__.upper()}",
+                    f"{parameter.help}  [default: {parameter.default}{choices}]",
+                )
             )
         if rows:
             with formatter.section(f"Parameters of {app.name}"):
@@ -91,13 +94,13 @@ class AppCommand(Command):
 
 
 def loaded(context: click.Context, file: str) -> tuple[App, AppReference]:
-    """The application of a command, with the parameters that the command line gives it."""
-    options = [name for one in context.command.params for name in one.opts if name.startswith("--")]
+    """Load the application of a command, with its parameters from the rest of the command line."""
+    options = [name for option in context.command.params for name in option.opts if name.startswith("--")]
     return load_app(file, parameters(context.args, options), options)
 
 
 def pairs(flag: str, given: tuple[str, ...]) -> dict[str, str]:
-    """Values by name, from options such as ``--source NAME=URI``."""
+    """Values by name, from a repeated option such as ``--source NAME=URI``."""
     values: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -110,8 +113,8 @@ def pairs(flag: str, given: tuple[str, ...]) -> dict[str, str]:
 
 
 def parameters(arguments: list[str], options: list[str]) -> dict[str, str]:
-    """The application's parameters, from what the command itself did not know: ``--keys 4`` or ``--keys=4``."""
-    found: dict[str, str] = {}
+    """The application's parameters by name, from arguments that are no options of the command: ``--keys 4`` or ``--keys=4``."""
+    values: dict[str, str] = {}
     rest = iter(arguments)
     for argument in rest:
         if not argument.startswith("--"):
@@ -124,14 +127,14 @@ def parameters(arguments: list[str], options: list[str]) -> dict[str, str]:
                     f"--{name} is no option of this command, and as a parameter it needs a value"
                     f"{did_you_mean(f'--{name}', options) or '.'}"
                 )
-        if name in found:
-            raise ConfigurationError(f"--{name} is given twice, as {found[name]} and as {value}: give it once.")
-        found[name] = value
-    return found
+        if name in values:
+            raise ConfigurationError(f"--{name} is given twice, as {values[name]} and as {value}: give it once.")
+        values[name] = value
+    return values
 
 
 def bounds(command: Decorated) -> Decorated:
-    """A bound on a figure of the latency."""
+    """Add the options ``--mean``, ``--p50``, ``--p95`` and ``--p99``, bounds on the latency, to a command."""
     names = {"mean": "mean", "p50": "median", "p99": "99th percentile", "p95": "95th percentile"}
     for name, words in names.items():
         command = click.option(f"--{name}", metavar="T", help=f"Bound on the {words} of the latency.")(command)

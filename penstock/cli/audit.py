@@ -1,4 +1,4 @@
-"""``penstock audit``."""
+"""``penstock audit``: recount a run from outside, its input against what its sinks hold."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def audit(
     file = app or (start and start.application.file)
     if not file:
         raise ConfigurationError(f"{run} does not say which application it runs: name its file, as --app app.py.")
-    told = start.application if start is not None else Loaded(None, "", {})
-    given = {**told.parameters, **parameters(context.args, [])}
-    hidden = [name for name, value in given.items() if value == "***"]
+    recorded = start.application if start is not None else Loaded(None, "", {})
+    values = {**recorded.parameters, **parameters(context.args, [])}
+    hidden = [name for name, value in values.items() if value == "***"]
     if hidden:
         raise ConfigurationError(f"Parameter --{hidden[0]} is a secret, which a run does not keep: give it again.")
-    application, reference = load_app(file if app or not told.name else f"{file}:{told.name}", given)
+    application, reference = load_app(file if app or not recorded.name else f"{file}:{recorded.name}", values)
     known = (start.sources, start.sinks) if start is not None else ({}, {})
     uris = {**known[0], **pairs("--source", sources)}, {**known[1], **pairs("--sink", sinks)}
     with Bar("Auditing") as advance:
@@ -74,9 +74,9 @@ def audit(
             since=None if since is None else _moment(since),
             advance=advance,
         )
-        found = auditor.audit()
-    echo(json.dumps(found.to_json(), indent=2) if as_json else found.to_text())
-    sys.exit(CODES[found.verdict])
+        report = auditor.audit()
+    echo(json.dumps(report.to_json(), indent=2) if as_json else report.to_text())
+    sys.exit(CODES[report.verdict])
 
 
 def _moment(text: str) -> float:

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, where somebody looks at it."""
+"""A progress bar on standard error, shown only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
 
 class Advance(Protocol):
-    """Say how much is done, of how much, and what else there is to say."""
+    """Report the work done so far, its total, and a note."""
 
     def __call__(self, done: float, total: float, note: str = "") -> None: ...
 
 
 class Bar:
-    """A bar if standard error is a screen: ``with Bar("jobs", ...) as advance: advance(done, total)``.
+    """A progress bar, if standard error is a terminal: ``with Bar("jobs", ...) as advance: advance(done, total)``.
 
     Parameters
     ----------
-    what: the words before it.
-    columns: what stands after it; ``{task.description}`` is the note given last.
+    what: the words before the bar.
+    columns: after the bar; ``{task.description}`` is the last note.
     """
 
     def __init__(self, what: str, *columns: ProgressColumn) -> None:

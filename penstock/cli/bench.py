@@ -1,4 +1,4 @@
-"""``penstock bench``."""
+"""``penstock bench``: evaluations that anyone can repeat."""
 
 import shlex
 import sys
@@ -48,7 +48,7 @@ def s4(scale: Scale, output: Path, cpu: float, memory: int, isolated: bool | Non
     from penstock.engine.running.watch import interruptible
 
     command = f"penstock {shlex.join(sys.argv[1:])}"
-    with interruptible():  # whatever ends it, no node, namespace or process is left
+    with interruptible():  # however it ends, no node, namespace or process is left behind
         failed = campaign(
             cells_of(scale),
             searches_of(scale),

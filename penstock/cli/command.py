@@ -1,4 +1,4 @@
-"""What all verbs have in common as commands."""
+"""The base class of all commands."""
 
 from collections import Counter
 from functools import partial
@@ -8,7 +8,7 @@ import click
 
 
 class Command(click.Command):
-    """A command that refuses an option which is given twice and takes one value: the last one would count, silently."""
+    """A command that refuses a repeated option that takes one value, where click would silently use the last one."""
 
     def make_parser(self, ctx: click.Context) -> Any:
         parser = super().make_parser(ctx)

@@ -1,4 +1,4 @@
-"""What the commands print: nothing in it that came from outside is obeyed by a terminal."""
+"""Prints texts of commands so that a terminal obeys no control characters that came from outside."""
 
 import click
 
@@ -6,5 +6,5 @@ from penstock.visible import visible
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a text, with what is not visible made so."""
+    """Print a text with its control characters made visible."""
     click.echo(visible(text), err=err, nl=nl)

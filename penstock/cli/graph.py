@@ -51,6 +51,7 @@ def graph(app: str, output: Path | None, explain: bool) -> None:
 
 
 def _explain(topology: Topology) -> None:
+    """Print how each element is executed, and in which modes the application can run."""
     from penstock.runtime.modes import refuse_in_memory, refuse_in_real_time
     from penstock.runtime.together.explanation import executions
 

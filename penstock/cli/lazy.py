@@ -1,4 +1,4 @@
-"""A group of commands, each imported when it is asked for: `penstock --help` need not wait for SciPy."""
+"""A group of commands that are imported on demand, so that `penstock --help` need not wait for SciPy."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,12 +11,12 @@ from penstock.app.spelling import did_you_mean
 
 
 class LazyGroup(click.Group):
-    """One command per module of a package.
+    """A group with one command per module of a package.
 
     Parameters
     ----------
-    package: whose modules hold each a command of their name.
-    lines: what each does, in a line, by name; a test sees that the commands exist.
+    package: its modules each contain a command of the module's name.
+    lines: a line of help for each command, by name; a test checks that the commands exist.
     """
 
     def __init__(self, *arguments: Any, package: str, lines: Mapping[str, str], **options: Any) -> None:
@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands that begin so; none of them is imported."""
+        """Complete the names of commands, without importing any."""
         begun = [name for name in self._lines if name.startswith(incomplete)]
         return [
             *(CompletionItem(name, help=self._lines[name]) for name in begun),

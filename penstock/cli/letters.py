@@ -1,4 +1,4 @@
-"""``penstock letters``."""
+"""``penstock letters``: say what became a dead letter in a run, and write it out to be read again."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
     """
     from penstock.runs.letters import letters_of
 
-    found = [letter for letter in letters_of(run) if place in (None, letter.place)]
-    if place is not None and not found:
+    chosen = [letter for letter in letters_of(run) if place in (None, letter.place)]
+    if place is not None and not chosen:
         places = sorted({letter.place for letter in letters_of(run)})
         raise ConfigurationError(f"{run} has no dead letters of {place}; there are {', '.join(places) or 'none at all'}.")
-    if replay is not None and found:
-        _replay(found, replay)
+    if replay is not None and chosen:
+        _replay(chosen, replay)
     elif as_json:
-        for letter in found[-show:] if show else found:
+        for letter in chosen[-show:] if show else chosen:
             echo(msgspec.json.encode(letter).decode())
     elif show:
-        echo("\n\n".join(map(_whole, found[-show:])) or "No dead letters.")
+        echo("\n\n".join(map(_whole, chosen[-show:])) or "No dead letters.")
     else:
-        echo(_summary(found))
+        echo(_summary(chosen))
 
 
 def _summary(found: list[Letter]) -> str:
-    """By place and error, the most frequent first."""
+    """The numbers of dead letters by place and error, the most frequent first, as text."""
     if not found:
         return "No dead letters."
     groups = Counter((letter.place, letter.error, letter.line or "") for letter in found)
@@ -75,7 +75,7 @@ def _whole(letter: Letter) -> str:
 
 
 def _replay(found: list[Letter], file: Path) -> None:
-    """Write the events of one stream, as JSON lines."""
+    """Write the events of the dead letters, which must be of one stream, to a new file of JSON lines."""
     streams = sorted({letter.stream for letter in found})
     if len(streams) != 1:
         raise ConfigurationError(f"The dead letters are of the streams {', '.join(streams)}: choose those of one with --of.")

@@ -1,4 +1,4 @@
-"""The ``penstock`` command, and how its verbs fail: one sentence on standard error, exit code 2."""
+"""The ``penstock`` command. Its verbs fail with one sentence on standard error and exit code 2."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exits 2 with one sentence for input that cannot be used."""
+    """Run the command line; for an error of the user's it prints one sentence and exits with 2."""
     try:
         with needs():
             cli.main(args=arguments, prog_name="penstock", standalone_mode=False)
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         _fail(error.format_message())
     except click.exceptions.Abort as error:
-        if isinstance(error.__cause__, EOFError):  # which click takes for a terminal that was closed
+        if isinstance(error.__cause__, EOFError):  # click takes any EOFError for a closed terminal
             _fail_within(error.__cause__)
         _fail("interrupted.", 130)
     except PenstockError as error:

@@ -1,4 +1,4 @@
-"""``penstock observe``."""
+"""``penstock observe``: say what a recording shows of a query."""
 
 from __future__ import annotations
 
@@ -52,22 +52,23 @@ def observe(
         calibration, reason = None, str(error)
     else:
         reason = ""
-    found = {
+    answer = {
         "queries": [] if calibration is None else _queries(calibration),
         "arrivals": None if calibration is None else _arrivals(calibration),
         "verdicts": [{"kind": v.kind, "text": v.text, "confident": v.confident} for v in verdicts(observation)],
         "notes": [note.text for note in observation.notes] + ([reason] if reason else []),
         "kind": "measured; durations of micro-batches are fitted",
     }
-    echo(json.dumps(finite(found), indent=2) if as_json else _shown(observation, found))
+    echo(json.dumps(finite(answer), indent=2) if as_json else _shown(observation, answer))
     if probe and not as_json:
         echo(f"Predict with: penstock predict {' '.join(sources)} --trigger 3s")
 
 
 def _queries(calibration: Calibration) -> list[dict[str, Any]]:
+    """The observation and the fit of each query, for JSON."""
     import numpy as np
 
-    found = []
+    queries = []
     for model in calibration.queries:
         seen, durations = model.observed, model.durations
         phases: dict[str, list[float]] = {}
@@ -75,7 +76,7 @@ def _queries(calibration: Calibration) -> list[dict[str, Any]]:
             if record.ran and record.rows:
                 for name, value in record.phases.items():
                     phases.setdefault(name, []).append(value)
-        found.append(
+        queries.append(
             {
                 "name": seen.name,
                 "upstream": seen.upstream,
@@ -99,7 +100,7 @@ def _queries(calibration: Calibration) -> list[dict[str, Any]]:
                 "service_us": dict(seen.service_us),
             }
         )
-    return found
+    return queries
 
 
 def _arrivals(calibration: Calibration) -> dict[str, Any]:
@@ -123,8 +124,8 @@ def _shown(observation: Observation, found: dict[str, Any]) -> str:
                 + f" ({query['latency_of']})"
             )
         trigger = query["setting"].get("trigger")
-        said = "unclear" if trigger is None else f"{trigger:g} s"
-        lines.append(f"  trigger   {said} ({'inferred from the starts' if query['trigger_inferred'] else 'recorded'})")
+        interval = "unclear" if trigger is None else f"{trigger:g} s"
+        lines.append(f"  trigger   {interval} ({'inferred from the starts' if query['trigger_inferred'] else 'recorded'})")
         lines.append(
             f"  duration  {query['fixed_s']:.3f} s and {query['per_row_s'] * 1e6:.1f} us per row (fitted; standard errors "
             f"{query['errors_s']['fixed']:.3f} s and {query['errors_s']['per_row'] * 1e6:.1f} us)"

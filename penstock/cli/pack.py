@@ -1,4 +1,4 @@
-"""``penstock pack``."""
+"""``penstock pack``: say which applications are to share a driver."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pack(runs: tuple[str, ...], cores: int | None, p95: str | None, as_json: boo
         raise ConfigurationError("Two recordings have one name: give each application once.")
     recorded = [calibration.today.cores for calibration in calibrations.values()]
     if cores is None and (None in recorded or len(set(recorded)) > 1):
-        raise ConfigurationError("The recordings do not say one number of cores: give --cores.")
+        raise ConfigurationError("The recordings have different numbers of cores, or do not say theirs: give --cores.")
     loads = [load_of(name, calibration) for name, calibration in calibrations.items()]
     with Console(stderr=True).status("Simulating drivers") as status:
         answer = packed(
@@ -54,7 +54,7 @@ def pack(runs: tuple[str, ...], cores: int | None, p95: str | None, as_json: boo
 
 
 def _shown(answer: Packing) -> str:
-    """What a person wants to know."""
+    """The answer as text for a person."""
     count = len(answer.drivers)
     proof = (
         "no fewer can do (by these predictions)"

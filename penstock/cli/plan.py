@@ -1,4 +1,4 @@
-"""``penstock plan``."""
+"""``penstock plan``: choose how an application is to be run, for a target or a price."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import msgspec
 from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
+from penstock.cli.page import write_page
 from penstock.cli.probe import probed, probes
 from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, target_of, what_if
-from penstock.errors import ConfigurationError, SinkError
+from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.planner.planning import Goal, Planning
@@ -70,7 +71,7 @@ def plan(
     if probe:
 
         def wanted(recordings: tuple[str, ...]) -> float | None:
-            """Where the first probes would have the plan: there its speed is what matters."""
+            """The trigger that a plan from the first probes has, seconds; the third probe measures the speed there."""
             with suppress(ConfigurationError):
                 return make_plan(observe(*recordings, cores=recorded_cores), goal, setting).plan.trigger_s
             return None
@@ -81,10 +82,7 @@ def plan(
     if output is not None:
         planning.plan.write(output)
     if html is not None:
-        try:
-            html.write_text(plan_page(planning, ", ".join(Path(source).name for source in sources)))
-        except OSError as error:
-            raise SinkError(f"The page cannot be written to {html} ({error.strerror}).") from error
+        write_page(html, plan_page(planning, ", ".join(Path(source).name for source in sources)))
     if as_json:
         echo(msgspec.json.format(msgspec.json.encode(planning.plan), indent=2).decode())
         return
@@ -107,19 +105,19 @@ def _goal(latencies: dict[str, str | None], holding: float | None, transfer: flo
 
 
 def _shown(planning: Planning) -> str:
-    """What a person wants to know."""
+    """The plan as text for a person."""
     chosen, today = planning.chosen, planning.today
     lines = [f"{planning.plan.application or 'The query'} at {chosen.rate:,.0f} rows/s:"]
     lines += [f"  limits    {verdict}" for verdict in planning.verdicts]
     lines += [f"  set       {name} {value}" for name, value in chosen.setting.options().items()]
     if planning.plan.cores is not None:
         lines.append(f"  cores     {planning.plan.cores}")
-    for title, one in (("today", today), ("chosen", chosen)):
-        if one is not None:
-            low, high = one.band("p95")
+    for title, point in (("today", today), ("chosen", chosen)):
+        if point is not None:
+            low, high = point.band("p95")
             lines.append(
-                f"  {title:9} p95 {one.p95:.2f} s ({low:.2f} to {high:.2f} in 90%), {one.batches_per_day:,.0f} micro-batches "
-                f"a day, {one.utilisation:.0%} utilisation (predicted)"
+                f"  {title:9} p95 {point.p95:.2f} s ({low:.2f} to {high:.2f} in 90%), {point.batches_per_day:,.0f} "
+                f"micro-batches a day, {point.utilisation:.0%} utilisation (predicted)"
             )
     lines.append(f"  because   {planning.plan.because}")
     if planning.grouping is not None:

@@ -1,4 +1,4 @@
-"""``penstock predict``."""
+"""``penstock predict``: predict the latency of a recorded query at another setting."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def predict(
     calibration = calibrate(observed(sources, query, recorded_cores))
     if following is not None:
         calibration = calibration.following(observed((following,), query), now=time.time())
-    found = calibration.predict(setting_of(given), method=method)
+    prediction = calibration.predict(setting_of(given), method=method)
     if as_json:
-        echo(json.dumps(finite(found.to_json()), indent=2))
+        echo(json.dumps(finite(prediction.to_json()), indent=2))
         return
     for note in calibration.observation.notes:
         echo(f"note: {note.text}", err=True)
-    echo(shown(found))
+    echo(shown(prediction))
 
 
 def shown(found: Prediction) -> str:
-    """What a person wants to know of a prediction."""
+    """A prediction as text for a person."""
     from penstock.planner.prediction import LATENCIES
 
     trigger = found.setting.interval
@@ -76,7 +76,7 @@ def shown(found: Prediction) -> str:
 
 
 def finite(value: Any) -> Any:
-    """JSON has no infinity: null stands for it."""
+    """The value with null for infinity and nan, which JSON does not have."""
     if isinstance(value, dict):
         return {name: finite(inner) for name, inner in value.items()}
     if isinstance(value, list):

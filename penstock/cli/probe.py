@@ -1,4 +1,4 @@
-"""Probing: an application is run a few times for short, so that there are recordings of it; for ``observe`` and ``plan``."""
+"""Probing, for ``observe`` and ``plan``: run an application three times for a short while, to get recordings of it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,15 +16,15 @@ from penstock.errors import ConfigurationError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 APART, BETWEEN = (0.0, 5.0), 2.0
-"""Triggers of the first two probes, and of the third unless these say where it would tell the most: micro-batches of three
-sizes tell what a row costs from what a micro-batch costs.
+"""Triggers, in seconds, of the first two probes, and of the third if these do not tell a better one. Micro-batches of three
+sizes are needed to tell the cost per row from the cost per micro-batch.
 """
 STARTING_S = 25.0
-"""What a start and the first, slow micro-batches take besides."""
+"""Seconds that are added to a probe for the start and the first, slow micro-batches."""
 
 
 def probes(command: Command) -> Command:
-    """The options of a command that may probe: ``probe``, ``length``, ``uris`` and ``runs``."""
+    """Add the options of probing to a command: ``probe``, ``length``, ``uris`` and ``runs``."""
     for decorate in (
         click.option("--runs", type=PLACE, default="runs", show_default=True, help="Where runs lie."),
         click.option("--source", "uris", multiple=True, metavar="NAME=URI", help="Where a probe's source reads from."),
@@ -44,11 +44,11 @@ def probed(
     uris: tuple[str, ...],
     wanted: Callable[[tuple[str, ...]], float | None] = lambda recordings: None,
 ) -> tuple[str, ...]:
-    """Run an application at several triggers; returns the recordings.
+    """Run an application at three triggers; returns the directories of the runs.
 
     Parameters
     ----------
-    wanted: the trigger of the third probe, seconds, by the recordings of the first two; None if these do not tell.
+    wanted: from the recordings of the first two probes, the trigger of the third in seconds; None if these do not tell.
     """
     if len(apps) != 1 or not apps[0].endswith(".py"):
         raise ConfigurationError("--probe runs one application: give its file alone, as app.py --probe.")

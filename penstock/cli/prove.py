@@ -1,4 +1,4 @@
-"""``penstock prove``."""
+"""``penstock prove``: try whether an application's results are always the same."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def prove(context: click.Context, /, app: str | None, **given: Any) -> None:
 
 
 def _prove(context: click.Context, app: str, given: Mapping[str, Any]) -> None:
-    """Prove an application."""
+    """Prove an application; exits with 1 if something was found."""
     samples, as_json = given["samples"], given["as_json"]
-    with redirect_stdout(sys.stderr):  # what the file prints as it is loaded is no part of the answer
+    with redirect_stdout(sys.stderr):  # keep what the file prints while it is loaded out of the answer
         application, reference = loaded(context, app)
     with needs():
         from penstock.testing.proof.prover import SECONDS, Prover
@@ -101,7 +101,7 @@ def _prove(context: click.Context, app: str, given: Mapping[str, Any]) -> None:
 
 
 def _files(samples: tuple[str, ...], topology: Topology) -> dict[str, Path]:
-    """The file of each source's sample; where there is one source, its name may be left out."""
+    """The sample file of each source; with one source and one file, the source's name may be left out."""
     names = [source.name for source in topology.sources]
     if len(samples) == 1 and len(names) == 1 and not samples[0].startswith(f"{names[0]}="):
         if "=" in samples[0] and not Path(samples[0]).exists():

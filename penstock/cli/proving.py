@@ -1,4 +1,4 @@
-"""``penstock prove --query``."""
+"""``penstock prove --query``: prove a Structured Streaming query on Spark."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import Any
 from penstock.cli.arguments import pairs
 from penstock.cli.bar import Bar
 from penstock.cli.echo import echo
-from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.cli.page import write_page
+from penstock.errors import ConfigurationError, SourceError
 
 
 def prove_query(reference: str, given: Mapping[str, Any]) -> None:
-    """Prove a query of the user's own; exits with 1 unless it is exactly once."""
+    """Prove a Structured Streaming query of the user's own; exits with 1 unless it is exactly once."""
     from penstock.engine.proving.prover import SECONDS, QueryProver
     from penstock.engine.proving.query import UserQuery
     from penstock.engine.proving.session import plain_session
@@ -34,10 +35,7 @@ def prove_query(reference: str, given: Mapping[str, Any]) -> None:
             prover = QueryProver(spark, query, sample, place / "worlds", seconds=given["seconds"] or SECONDS, advance=advance)
             verdict = prover.prove()
     if given["html"] is not None:
-        try:
-            given["html"].write_text(verdict.to_html())
-        except OSError as error:
-            raise SinkError(f"The page cannot be written to {given['html']} ({error.strerror}).") from error
+        write_page(given["html"], verdict.to_html())
     echo(json.dumps(verdict.to_json(), indent=2) if given["as_json"] else verdict.to_text())
     if verdict.guarantee != "exactly once":
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Reading recordings, with a bar for those that take a while."""
+"""Reads recordings, with a progress bar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def observed(sources: Sequence[str], query: str | None, cores: float | None = None) -> Observation:
-    """What recordings show."""
+    """Observe recordings, with a progress bar."""
     from penstock.planner import observe
 
     with Bar("Reading") as advance:

@@ -1,4 +1,4 @@
-"""``penstock rescale``."""
+"""``penstock rescale``: change the partitions, or the groups, of a run that is stopped."""
 
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from penstock.runs.starts import Start, last_start
 from penstock.storage.place import path_of
 
 MASKED = "***"
+"""The text that a run stores in place of a secret."""
 
 
 @command()
@@ -40,7 +41,7 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
 
     if partitions is None and not groups:
         raise ConfigurationError("Say what is to change: --partitions N, or --group ELEMENT=GROUP.")
-    if "/" in name:  # the run's directory
+    if "/" in name:  # it is the run's directory
         runs, name = path_of(name).parent, path_of(name).name
     run = runs / name
     start = _last_start(run)
@@ -83,13 +84,13 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
 
 
 def _last_start(run: Path) -> Start:
-    """How a run was last started.
+    """The last start of a run.
 
     Raises
     ------
-    SourceError: there is no such run.
+    SourceError: there is no such run, or it was never started.
     """
-    manifest_of(run)  # which refuses what is no run
+    manifest_of(run)  # raises an error if it is no run
     start = last_start(run)
     if start is None:
         raise SourceError(f"{run} is no run that was started: name one that `penstock status` shows.")

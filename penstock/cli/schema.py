@@ -34,26 +34,26 @@ def schema(place: str, event: str | None, form: str) -> None:
     if place.partition(":")[0].endswith(".py"):
         echo(Schema.of(_event_type(place, event), FORMATS[form]).text)
     elif event is not None:
-        raise ConfigurationError(f"{event}: an event is named where there is an application, and {place} is none.")
+        raise ConfigurationError(f"{event}: only an application has events to name, and {place} is none: leave it out.")
     else:
         echo(source_code((_registered(place) or _in_file(Path(place))).event_type()), nl=False)
 
 
 def _event_type(place: str, name: str | None) -> type[Event]:
-    """An event type of an application's streams, by its name or by that of a stream."""
+    """An event type of an application, by its own name or by the name of a stream."""
     streams = load_app(place)[0].topology().streams
     known = {stream.event_type.__name__: stream.event_type for stream in streams}
     if name is None and len(known) == 1:
         return next(iter(known.values()))
-    found = {**{stream.name: stream.event_type for stream in streams}, **known}.get(name or "")
-    if found is None:
+    event_type = {**{stream.name: stream.event_type for stream in streams}, **known}.get(name or "")
+    if event_type is None:
         near = did_you_mean(name or "", known) or f"; there are {', '.join(known)}."
         raise ConfigurationError(f"{place} has no event {name}{near}" if name else f"{place}: name an event{near}")
-    return found
+    return event_type
 
 
 def _registered(place: str) -> Schema | None:
-    """The newest schema of a topic; None where no topic is named."""
+    """The newest schema of a Kafka topic; None if ``place`` names no topic."""
     from penstock.connectors.kafka.place import has_registry, subject_of
     from penstock.connectors.uri import Uri
 

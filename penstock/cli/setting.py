@@ -1,4 +1,4 @@
-"""Options that name recordings and a setting, shared by ``observe``, ``predict`` and ``tune``."""
+"""Options for recordings, targets and settings, shared by ``observe``, ``predict``, ``tune`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def recordings(command: Command) -> Command:
-    """The recordings, and which query of them."""
+    """Add the arguments that name the recordings, and a query of them, to a command."""
     for decorate in (
         click.option(
             "--recorded-cores", type=click.FloatRange(min=1), metavar="N", help="The query's cores, where not recorded."
@@ -33,7 +33,7 @@ def recordings(command: Command) -> Command:
 
 
 def setting_options(command: Command) -> Command:
-    """The setting: what is left out stays as recorded."""
+    """Add the options of a setting to a command; what is left out stays as recorded."""
     for decorate in (
         click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Partitions of the query."),
         click.option("--cores", type=click.IntRange(min=1), metavar="N", help="Cores of the query."),
@@ -49,7 +49,7 @@ def setting_options(command: Command) -> Command:
 
 
 def target_of(given: dict[str, str | None]) -> Target:
-    """The target that the options give."""
+    """The target from the options ``--mean``, ``--p50``, ``--p95`` and ``--p99``, of which one must be given."""
     from penstock.planner.tuning import Target
 
     named = [(name, text) for name, text in given.items() if text is not None]
@@ -91,7 +91,7 @@ def what_if(given: dict[str, str]) -> Setting:
 
 
 def arrivals_of(text: str | None) -> Arrivals | None:
-    """Poisson, a number, or the times in a file."""
+    """Arrivals from the text of an option: Poisson, a squared coefficient of variation, or the times in a file."""
     import numpy as np
 
     if text is None or text == "poisson":

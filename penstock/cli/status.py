@@ -1,4 +1,4 @@
-"""``penstock status``."""
+"""``penstock status``: say which runs are on, how far they are, and how fresh their results are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.runs.overview import Overview
 
 WIDTH = 160
-"""Of what is no terminal."""
+"""Columns of the output if it is no terminal."""
 
 
 @command()
@@ -38,17 +38,17 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
 
     from penstock.runs.overview import overview, runs_in
 
-    found = [overview(run) for run in runs or runs_in(directory)]
+    overviews = [overview(run) for run in runs or runs_in(directory)]
     if as_json:
-        echo(json.dumps([one.to_json() for one in found], indent=2))
+        echo(json.dumps([run_overview.to_json() for run_overview in overviews], indent=2))
         return
     table = Table(box=None, pad_edge=False)
     for name in ("run", "state"):
         table.add_column(name, no_wrap=True)
     for name in ("last commit", "batches", "accepted", "dead-lettered", "events/s", "p50", "p95", "trigger"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in found:
-        table.add_row(*map(line, _row(one)))
+    for run_overview in overviews:
+        table.add_row(*map(line, _row(run_overview)))
     console = Console()
     Console(width=console.width if console.is_terminal else WIDTH).print(table)
 

@@ -1,4 +1,4 @@
-"""``penstock tune``."""
+"""``penstock tune``: say which trigger to set for a latency target."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import click
 from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
+from penstock.cli.page import write_page
 from penstock.cli.predict import finite
 from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, target_of, what_if
-from penstock.errors import SinkError
 
 if TYPE_CHECKING:
     from penstock.planner import Setting, Tuning
 
 EVERY_S = 10.0
+"""Seconds between two looks at a recording that grows."""
 
 
 @command()
@@ -64,17 +65,14 @@ def _tell(answer: Tuning, sources: tuple[str, ...], setting: Setting, html: Path
     from penstock.planner.page import page
 
     if html is not None:
-        try:
-            html.write_text(page(answer, ", ".join(Path(source).name for source in sources)))
-        except OSError as error:
-            raise SinkError(f"The page cannot be written to {html} ({error.strerror}).") from error
+        write_page(html, page(answer, ", ".join(Path(source).name for source in sources)))
     echo(json.dumps(finite(answer.to_json()), indent=2) if as_json else shown(answer))
     if html is not None and not as_json:
         echo(f"  page      {html}")
 
 
 def shown(answer: Tuning) -> str:
-    """What a person wants to know."""
+    """The answer as text for a person."""
     lines = []
     if answer.measured:
         figures = ", ".join(f"{name} {value:.2f} s" for name, value in answer.measured.items())

@@ -1,4 +1,4 @@
-"""``penstock ui``."""
+"""``penstock ui``: show runs on a page, live and past."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import click
 from penstock.cli.arguments import RUN
 from penstock.cli.command import command
 from penstock.cli.echo import echo
-from penstock.errors import SinkError
+from penstock.cli.page import write_page
 from penstock.extras import needs
 
 
@@ -48,11 +48,7 @@ def ui(
         from penstock.web.server import Certificate
 
     if save is not None:
-        content = saved(runs)
-        try:
-            save.write_text(content, "utf-8")
-        except OSError as error:
-            raise SinkError(f"The page cannot be written to {save} ({error.strerror}).") from error
+        write_page(save, saved(runs))
         echo(f"The page is in {save}.")
         return
     tls = Certificate.of(certificate, private_key)

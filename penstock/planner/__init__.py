@@ -1,4 +1,4 @@
-"""Observe, calibrate, predict, tune, plan: what a query that was recorded would do at settings not yet tried."""
+"""Observe, calibrate, predict, tune, plan: from recordings of a query to its behaviour at settings not yet tried."""
 
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.observation import Observation, observe

@@ -1,7 +1,7 @@
-"""Adapting: a run that is on is observed, planned anew when its rate or its speed changes, and checked afterwards.
+"""Adapting: observe a run while it goes on, plan anew when its rate or its speed changes, and check each change afterwards.
 
-`Adapting` keeps what the run tells it and looks at it now and then. A look is a pure function of that: learn, then wait for a
-change, decide whether another plan pays, apply it, and check what came of it.
+`Adapting` collects the progress and the commits that the run reports, and evaluates them every few seconds: it learns the
+model, waits for a change, decides whether another plan pays, applies it, and compares its effect with the expectation.
 """
 
 import math
@@ -35,33 +35,34 @@ from penstock.runs.record import Record, record_of
 from penstock.runtime.histogram import Histogram
 
 LOOK_EVERY_S = 5.0
+"""Least time between two evaluations of the run."""
 LEARNING_S = 45.0
 """How long a run is observed before the first plan."""
 HEADROOM = 1.25
-"""A plan is made to meet its target at so many times the present rate, lest each small rise calls for another."""
+"""A plan must meet its target at this multiple of the present rate, lest each small rise of the rate calls for another plan."""
 MARGIN = 1.05
-"""And to stay below it by so much, for what the model gets wrong."""
+"""A predicted latency times this factor must meet the target: an allowance for the model's error."""
 SAVING = 0.2
-"""Fewer micro-batches by a smaller share are not worth another plan."""
+"""Least share of the micro-batches that another plan must save to be worth the change."""
 HORIZON_S = 300.0
-"""How long a rate is taken to last."""
+"""How long the present rate is assumed to last."""
 DWELL_S = 60.0
-"""Least time between two changes that only save; doubled after each that had to be taken back."""
+"""Least time between two changes that only save micro-batches; it is doubled after each change that is taken back."""
 CHECK_S, CHECK_BATCHES = 30.0, 6
-"""What came of a change is judged after both."""
+"""A change is judged once so many seconds have passed and so many micro-batches have been committed since."""
 CHOKED = 0.8
-"""A rate that falls below so much of what it was, before a change of a door's gate is judged, takes the change back."""
+"""A change of a door's gate is reverted if, before it is judged, the rate falls below this share of its earlier value."""
 KEPT = 1000
-"""Micro-batches that are remembered, of each group."""
+"""How many of its latest micro-batches are remembered for each group."""
 
 
 Ledgers = Sequence[Sequence[BatchRecord]]
-"""The committed micro-batches of each group, in the order in which they read from each other."""
+"""The committed micro-batches of each group; a group comes after the group that it reads from."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a plan is looked at anew."""
+    """Why the plan is reconsidered: the cause's name, its evidence, and the rate (rows per second) to plan for."""
 
     name: str
     evidence: dict[str, Any]
@@ -73,12 +74,12 @@ CHECK = Cause("check", {}, 0.0)
 
 @dataclass(frozen=True)
 class Point:
-    """What a trigger and the gates of the adapter's doors are expected to do together.
+    """The expected effect of a trigger interval together with the gates of the adapter's doors.
 
     Parameters
     ----------
     query: from the store to the result. doors: from the request to the store, by stream.
-    fixed: seconds of a micro-batch, whatever its rows, in which the work of transfers is counted.
+    fixed: seconds that a micro-batch takes whatever its rows; the unit in which the work of transfers is counted.
     """
 
     query: Prediction
@@ -86,25 +87,26 @@ class Point:
     fixed: float
 
     def latency(self, name: str) -> float:
-        """From the request to the result, about: to the quantile of the query is added that of the door; to the median its
-        mean, for the medians of two waits add up to less than the median of both.
+        """Approximate latency from request to result, in seconds: the query's figure ``name`` plus the slowest door's.
+
+        To the query's median the door's mean is added, for two medians add up to less than the median of the sum.
         """
         return float(getattr(self.query, name)) + waited(self.doors, name)
 
     @property
     def batches_per_day(self) -> float:
-        """Micro-batches, and transfers in terms of them: those that take as long."""
+        """Micro-batches a day, plus the time spent on transfers, expressed as a number of micro-batches."""
         return self.query.batches_per_day + sum(door.busy for door in self.doors.values()) * DAY_S / self.fixed
 
 
 def waited(doors: Mapping[str, Passage], name: str) -> float:
-    """What the slowest door adds to a figure of the latency, seconds."""
+    """Seconds that the slowest door adds to a latency figure; 0 without doors."""
     return max((door.latency["mean" if name == "p50" else name] for door in doors.values()), default=0.0)
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A change that has been applied and not been judged."""
+    """A change that was applied and is not judged yet, with the figures measured before it."""
 
     decision: Decision
     before: dict[str, float]
@@ -117,10 +119,10 @@ class Adapting:
     ----------
     directory: of the run. target: the bound.
     trigger: seconds between micro-batches with which the run starts.
-    dry_run: decide and write it down, and touch nothing.
-    doors: of the adapter that feeds the run, whose gates are chosen with the trigger.
-    gates: that these are to have from the start, by stream; what they have unless given.
-    clock: seconds since the epoch.
+    dry_run: record the decisions, and change neither the run nor the doors.
+    doors: of the adapter that feeds the run; their gates are chosen together with the trigger.
+    gates: of the doors from the start, by stream; a door that is left out keeps the gate that it has.
+    clock: returns the time in seconds since the epoch.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class Adapting:
         self._trigger = trigger
         self._doors, self._gates = doors, dict(gates or {})
         self._leaves_doors = False
-        """Whether their clients were seen to wait for their answers."""
+        """Whether the doors' gates are no longer changed, because clients seem to wait for an answer before they send on."""
         self._lock = threading.Lock()
         self._records: deque[Record] = deque(maxlen=KEPT)
         self._ledgers: dict[str, deque[BatchRecord]] = {}
@@ -150,9 +152,9 @@ class Adapting:
         self._pending: Pending | None = None
         self._dwell = DWELL_S
         self._deferred = False
-        """Whether a change that saves waits for the last one to be long enough ago."""
+        """Whether a change that only saves waits until the last change is long enough ago."""
         self._fault = ""
-        compiled()  # now, for it takes seconds on a machine that has not done it yet, and would hold the run up later
+        compiled()  # compile the simulation now: it may take seconds, which would hold the run up later
 
     def progressed(self, progress: dict[str, Any]) -> None:
         record = record_of(progress) if "batchId" in progress else None
@@ -173,9 +175,9 @@ class Adapting:
         self._keep_gates()
         try:
             decision = self._look(now)
-        except PenstockError:  # too little to go on yet
+        except PenstockError:  # too little has been observed yet
             return None
-        except Exception as error:  # a fault of the planner's is no reason to end the run
+        except Exception as error:  # a defect of the planner is no reason to end the run
             self._note_fault(f"The planner failed ({type(error).__name__}: {error}); the run goes on as it is.", now)
             return None
         if decision is None or decision.kind not in ("apply", "revert"):
@@ -189,7 +191,7 @@ class Adapting:
         self._changed_at = self._clock()
 
     def _keep_gates(self) -> None:
-        """The doors have the gates that were decided, or will when the adapter is there again."""
+        """Give the doors the gates that were decided; if the adapter is away, the next call tries again."""
         if self._doors is None or self._dry_run:
             return
         try:
@@ -198,9 +200,10 @@ class Adapting:
             self._note_fault(str(error), self._clock())
 
     def _look(self, now: float) -> Decision | None:
+        """Evaluate the run once; returns the decision that was recorded, or None where there was nothing to decide."""
         with self._lock:
             records = list(self._records)
-            committed = {name: list(kept) for name, kept in self._ledgers.items()}
+            committed = {name: list(batches) for name, batches in self._ledgers.items()}
         observation = observe_running(self._directory, records, committed)
         ledgers = [committed.get(query.name, []) for query in observation.queries]
         if self._calibration is None:
@@ -223,19 +226,17 @@ class Adapting:
         return self._decide(cause, now, ledgers)
 
     def _note_fault(self, why: str, now: float) -> None:
-        """Write down what went wrong, once."""
+        """Record a fault in the decisions, unless it has the text of the last fault."""
         if why != self._fault:
             self._fault = why
             self._note("keep", Cause("fault", {}, 0.0), now, self._trigger, why, {})
 
     def _chokes(self, cause: Cause, decision: Decision) -> bool:
-        """Whether fewer events come since a door's gate was changed, as from clients that wait for an answer before they send
-        on.
-        """
+        """Whether fewer events arrive since a decision changed a door's gate, as if clients wait for each answer to send on."""
         return cause.name == "rate" and cause.rate < CHOKED * self._planned_rate and decision.doors != decision.doors_before
 
     def _leave_doors(self, cause: Cause, now: float, decision: Decision) -> Decision:
-        """Take a change back, and leave the doors alone from now on."""
+        """Revert the decision, and leave the doors' gates alone from now on."""
         self._leaves_doors = True
         self._pending, self._dwell = None, 2 * self._dwell
         self._planned_at, self._planned_rate = now, cause.rate
@@ -248,8 +249,8 @@ class Adapting:
 
     def _rate_has_changed(self, series: Series) -> Cause | None:
         widths, counts = _windows(series, self._planned_at)
-        found = rate_change(widths, counts, self._planned_rate)
-        return None if found is None else Cause("rate", _evidence(found), found.after)
+        change = rate_change(widths, counts, self._planned_rate)
+        return None if change is None else Cause("rate", _evidence(change), change.after)
 
     def _speed_has_changed(self, observation: Observation) -> Cause | None:
         assert self._calibration is not None
@@ -278,10 +279,10 @@ class Adapting:
             return self._note("keep", cause, now, self._trigger, why, {})
         fixed = max(1e-3, sum(query.durations.fixed for query in calibration.queries))
         open_now, gates, chosen = self._chosen_gates(interval, fixed)
-        if chosen:
-            left = max(0.0, target.seconds - waited(chosen, target.name))
-            interval = self._interval(replace(target, seconds=left), cause.rate) or 0.0
-        queries = [_predicted(calibration, replace(present, trigger=one)) for one in (self._trigger, interval)]
+        if chosen:  # the doors use up a part of the bound: the query has to meet the rest
+            remaining_s = max(0.0, target.seconds - waited(chosen, target.name))
+            interval = self._interval(replace(target, seconds=remaining_s), cause.rate) or 0.0
+        queries = [_predicted(calibration, replace(present, trigger=seconds)) for seconds in (self._trigger, interval)]
         today, then = (
             None if query is None else Point(query, doors, fixed)
             for query, doors in zip(queries, (open_now, chosen), strict=True)
@@ -292,33 +293,33 @@ class Adapting:
             return self._note("keep", cause, now, self._trigger, why, expected)
         if self._dry_run:
             return self._note("propose", cause, now, interval, why, expected, gates=gates)
-        # Whatever is to come of an earlier change has another cause from now on.
+        # From now on the effect of an earlier change cannot be told from that of this one: only this one is judged.
         decision = self._note("apply", cause, now, interval, why, expected, gates=gates)
         self._pending = Pending(decision, _measured(ledgers, now - 60, now))
         return decision
 
     def _interval(self, target: Target, rate: float) -> float | None:
-        """The trigger interval for a target, with headroom where that can be had; None where none keeps up."""
+        """The trigger interval for a target, with headroom where possible; None where the query keeps up at no interval."""
         assert self._calibration is not None
         for times in (HEADROOM, 1.0):
-            found = _interval(self._calibration, target, rate * times, self._trigger)
-            if found is not None:
-                return found
+            interval = _interval(self._calibration, target, rate * times, self._trigger)
+            if interval is not None:
+                return interval
         return None
 
     def _chosen_gates(self, interval: float, fixed: float) -> tuple[dict[str, Passage], dict[str, Gate], dict[str, Passage]]:
-        """What the doors do with the gates that they have, the gates that they are to have, and what these will do."""
+        """By stream: what each door does with its present gate, the gate it is to have, and what it will do with that."""
         now, gates, then = {}, dict(self._gates), {}
         if self._doors is not None and not self._leaves_doors:
-            with suppress(SourceError):  # an adapter that is away is let be
+            with suppress(SourceError):  # if the adapter is away, the doors stay as they are
                 for stream, door in self._doors.measured().items():
-                    self._gates.setdefault(stream, door.gate)  # what it is given back, if need be
+                    self._gates.setdefault(stream, door.gate)  # to restore it, if need be
                     now[stream] = door.passed(door.gate)
                     gates[stream], then[stream] = door.best(self._target.name, interval, fixed)
         return now, gates, then
 
     def _pays(self, today: Point | None, then: Point | None, now: float) -> tuple[bool, str]:
-        """Whether other settings pay, and why: a change of the trigger and of the doors alone costs no pause."""
+        """Whether the new settings pay, and why. Changing the trigger and the gates costs nothing: the run is not paused."""
         name, bound = self._target.name, self._target.seconds
         if then is None:
             return False, "No setting keeps up with the rate."
@@ -346,7 +347,7 @@ class Adapting:
         )
 
     def _judge(self, pending: Pending, now: float, ledgers: Ledgers, series: Series) -> Decision | None:
-        """What came of a change, once enough is known; it is taken back if it made things worse."""
+        """Judge a change by the latency since; revert it if that is worse and beyond the bound. None: not known yet."""
         settled = self._changed_at + max(pending.decision.before_s, pending.decision.trigger_s)
         seen = _measured(ledgers, settled, now, series)
         if now - settled < CHECK_S or seen.get("batches", 0) < CHECK_BATCHES or self._target.name not in seen:
@@ -364,8 +365,8 @@ class Adapting:
             return self._note(
                 "revert", CHECK, now, decision.before_s, why, decision.expected, came=seen, gates=decision.doors_before
             )
-        said = decision.expected.get(name)
-        why = f"{name} came to {came:.2f} s" + (f", and {said:.2f} s were expected." if said is not None else ".")
+        predicted = decision.expected.get(name)
+        why = f"{name} came to {came:.2f} s" + (f", and {predicted:.2f} s were expected." if predicted is not None else ".")
         return self._note("check", CHECK, now, self._trigger, why, decision.expected, came=seen)
 
     def _note(
@@ -397,7 +398,7 @@ class Adapting:
 
 
 def _as_now(calibration: Calibration, observation: Observation, series: Series, cause: Cause) -> Calibration:
-    """A calibration with the arrivals since a change, and at the pace of the last micro-batches."""
+    """The calibration with the arrivals since the change, and with durations at the pace of the last micro-batches."""
     seconds = cause.evidence.get("seconds", HORIZON_S)
     arrivals = arrivals_of([_windows(series, float(series.admitted[-1]) - 1.01 * seconds)])
     queries = []
@@ -413,11 +414,11 @@ def _windows(series: Series, since: float) -> tuple[Real, Real]:
 
 
 def _interval(calibration: Calibration, target: Target, rate: float, present: float) -> float | None:
-    """The longest trigger interval that meets the target, or the one that comes nearest; None where none keeps up."""
-    steps = sorted({one for one in STEPS if one <= target.seconds} | {present})
-    found = [(one, _predicted(calibration, Setting(rate=rate, trigger=one), replicates=0)) for one in steps]
-    reached = {one: getattr(prediction, target.name) for one, prediction in found if prediction is not None}
-    meeting = [one for one, latency in reached.items() if latency * MARGIN <= target.seconds]
+    """The longest trigger interval that meets the target, else that of the least latency; None if the query never keeps up."""
+    steps = sorted({step for step in STEPS if step <= target.seconds} | {present})
+    predictions = [(step, _predicted(calibration, Setting(rate=rate, trigger=step), replicates=0)) for step in steps]
+    reached = {step: getattr(prediction, target.name) for step, prediction in predictions if prediction is not None}
+    meeting = [step for step, latency in reached.items() if latency * MARGIN <= target.seconds]
     return max(meeting) if meeting else min(reached, key=reached.__getitem__, default=None)
 
 
@@ -444,8 +445,8 @@ def _expected(then: Point | None, today: Point | None) -> dict[str, Any]:
     if then is None:
         return {}
     query = then.query
-    found: dict[str, Any] = {name: then.latency(name) for name in LATENCIES}
-    found |= {
+    figures: dict[str, Any] = {name: then.latency(name) for name in LATENCIES}
+    figures |= {
         "p95_band": [waited(then.doors, "p95") + end for end in query.band("p95")],
         "batches_per_day": query.batches_per_day,
         "utilisation": query.utilisation,
@@ -454,27 +455,27 @@ def _expected(then: Point | None, today: Point | None) -> dict[str, Any]:
         "kind": "predicted; seconds",
     }
     if then.doors:
-        found |= {
+        figures |= {
             "doors": {
                 stream: {"p95": door.latency["p95"], "transfers_per_s": door.transfers} for stream, door in then.doors.items()
             }
         }
     if today is not None:
-        found |= {"without": {"p95": today.latency("p95"), "batches_per_day": today.query.batches_per_day}}
-    return {name: _finite(value) for name, value in found.items()}
+        figures |= {"without": {"p95": today.latency("p95"), "batches_per_day": today.query.batches_per_day}}
+    return {name: _finite(value) for name, value in figures.items()}
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _measured(ledgers: Ledgers, since: float, until: float, series: Series | None = None) -> dict[str, float]:
-    """Over the micro-batches that a span has committed: how many, the latency, and the rate of source events.
+    """Number, latency (seconds) and rate of source events of the micro-batches committed from ``since`` until ``until``.
 
-    The latency is that of results; where timers or windows cause nearly all of them, which have none, it is that of source
-    events until they were processed, as the progress in ``series`` tells it.
+    The latency is measured on results. Results of timers and windows have none; where there are too few others, it is the
+    latency of source events until they were processed, derived from the progress in ``series``.
     """
     first, *_, last = (ledgers[0], *ledgers)
     within = [record for record in first if since <= record.committed_us / 1e6 < until]
@@ -490,8 +491,8 @@ def _measured(ledgers: Ledgers, since: float, until: float, series: Series | Non
         figures = {name: (latency.quantile(p) or 0.0) / 1e3 for name, p in QUANTILES.items()}
         figures["mean"] = (latency.mean or 0.0) / 1e3
     else:
-        told = None if series is None else series[(since <= series.ended) & (series.ended < until)]
-        if told is None or len(told) < 2:
+        shown = None if series is None else series[(since <= series.ended) & (series.ended < until)]
+        if shown is None or len(shown) < 2:
             return {"batches": float(len(within))}
-        figures = summary(derived(told))
+        figures = summary(derived(shown))
     return {"batches": float(len(within)), **figures, "results": float(latency.count), "rate": taken / span, "seconds": span}

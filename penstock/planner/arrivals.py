@@ -1,4 +1,4 @@
-"""How rows arrive: what was recorded of it, and a flow of rows like it, at any rate."""
+"""Arrivals: a model of how rows arrive, fitted to recordings, which draws flows of rows like the recorded ones at any rate."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,38 +18,39 @@ Real = NDArray[np.float64]
 Kind = Literal["poisson", "regular", "bursty", "recorded"]
 
 SCALES = (1, 2, 4, 8, 16, 32)
-"""Numbers of successive windows over which the dispersion is taken."""
+"""Numbers of successive windows that are joined to measure the dispersion."""
 REGULAR, BURSTY, GROWING = 0.3, 1.5, 2.5
-"""Dispersions below which arrivals are regular, and beyond which they come in bursts; the rate itself changes if the dispersion
-grows so many times with the scale."""
+"""Dispersions below which arrivals are regular, and above which they come in bursts; and the growth of the dispersion with the
+scale from which on it is the rate that changes."""
 SIGNIFICANT, EVEN, MOMENTS = 4.0, 1.25, 5.0
-"""Standard errors from which a correlation of successive windows counts; the third cumulant of bursts that are even; times by
-which the dispersion grows as windows are parted where a trigger found nothing, if all comes in a few moments."""
+"""Standard errors from which a correlation of successive windows counts; largest third cumulant, relative to the second, of
+bursts that are about equal; and the factor by which the dispersion grows, if rows come in a few moments, when windows are
+split where a trigger found nothing."""
 MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 
 class Flow:
-    """Rows by time: a cumulative count, even between the points given, with a jump where two points share a time."""
+    """The cumulative count of rows over time: linear between the points, with a jump where two points have one time."""
 
     def __init__(self, times: Real, counts: Real) -> None:
         self.times, self.counts = np.ascontiguousarray(times, float), np.ascontiguousarray(counts, float)
 
     def count(self, time: float) -> float:
-        """Rows that have arrived by a time."""
+        """Number of rows that have arrived by a time."""
         return float(counted(self.times, self.counts, time))
 
     def when(self, count: float) -> float:
-        """When so many rows have arrived; infinite, if they never do."""
+        """The time by which ``count`` rows have arrived; infinite if they never do."""
         return float(reached(self.times, self.counts, count))
 
     def births(self, rows: Real) -> Real:
-        """When rows of given numbers arrived."""
+        """The times at which the rows with these numbers arrived."""
         return np.asarray(np.interp(rows, self.counts, self.times))
 
 
 @njit(cache=True)
 def counted(times, counts, time):  # type: ignore[no-untyped-def]
-    """Rows of a flow that have arrived by a time."""
+    """`Flow.count`, compiled."""
     after = np.searchsorted(times, time, side="right")
     if after == 0:
         return 0.0
@@ -61,7 +62,7 @@ def counted(times, counts, time):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def reached(times, counts, count):  # type: ignore[no-untyped-def]
-    """When so many rows of a flow have arrived."""
+    """`Flow.when`, compiled."""
     place = np.searchsorted(counts, count)
     if place == len(counts):
         return np.inf
@@ -73,18 +74,18 @@ def reached(times, counts, count):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True)
 class ArrivalModel:
-    """What was recorded of a source's arrivals.
+    """The arrivals at a source, as they were recorded.
 
     Parameters
     ----------
     rate: rows per second. error: its standard error.
-    widths, counts: windows between admissions: seconds, and rows that arrived.
+    widths, counts: seconds of the windows between admissions, and rows that arrived in them.
     dispersion: variance over mean of the rows in windows, by the mean width of the windows in seconds: 1 at every scale
         for Poisson arrivals.
-    kind: what they are like.
-    burst: rows that come at once, about, while the rate is what it is: 1 for Poisson arrivals. even: whether bursts are about
+    kind: the process that they are like; ``"recorded"`` replays the windows.
+    burst: approximate rows that come at once while the rate stays: 1 for Poisson arrivals. even: whether bursts are about
         equal.
-    changed: the rate before its only change, whose windows are not looked at; None where there was none.
+    changed: the rate before its only change, the windows of which are ignored; None where the rate did not change.
     """
 
     rate: float
@@ -99,17 +100,17 @@ class ArrivalModel:
 
     @property
     def scv(self) -> float:
-        """Squared coefficient of variation of the gaps, as the widest windows show it."""
+        """Squared coefficient of variation of the gaps between rows, estimated from the widest windows."""
         return max(0.0, list(self.dispersion.values())[-1]) if self.dispersion else 1.0
 
     def flow(
         self, rate: float, horizon: float, random: np.random.Generator, like: Arrivals | None = None, *, step: float = FINEST_S
     ) -> Flow:
-        """Rows at a rate over ``horizon`` seconds: like those recorded, or ``like`` what a setting says.
+        """Draw a flow of rows at a rate over ``horizon`` seconds: like the recorded one, or as ``like`` (of a setting) says.
 
         Parameters
         ----------
-        step: seconds within which it does not matter when a row comes.
+        step: resolution in seconds; when within a step a row comes does not matter.
         """
         if like is not None and not isinstance(like, str | int | float):
             return _replayed(np.asarray(like), rate, horizon, random)
@@ -121,7 +122,7 @@ class ArrivalModel:
         return _renewal(rate, horizon, random, 1.0 if isinstance(scv, str) else float(scv), max(step, FINEST_S))
 
     def _again(self, rate: float, horizon: float, random: np.random.Generator, step: float) -> Flow:
-        """The recorded windows from a random one on, round and round; within each, rows come as they like."""
+        """Repeat the recorded windows from a random one on; within each window, bursts are Poisson."""
         first = int(random.integers(len(self.widths)))
         order = np.arange(first, first + len(self.widths)) % len(self.widths)
         widths, counts = self.widths[order], self.counts[order] * rate / self.rate
@@ -134,16 +135,16 @@ class ArrivalModel:
 
 
 def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Real, Real]] = ()) -> ArrivalModel | None:
-    """The model of what was recorded: its rate is the last series', its dispersion that of all. None without two windows.
+    """Fit the model: the rate to the last series, the dispersion to all; None with fewer than two windows, or without rows.
 
     Parameters
     ----------
-    windows: of each series, seconds and rows between admissions. parted: the same, parted where a trigger found nothing.
+    windows: of each series, the seconds and rows between admissions. parted: these, split where a trigger found nothing.
     """
     series = [(widths, counts) for widths, counts in windows if len(widths)]
     if sum(len(widths) for widths, _ in series) < 2:
         return None
-    changed = None
+    changed = None  # after a single change of the rate, only the windows since count
     if (since := level_change(*series[-1])) is not None:
         widths, counts = series[-1]
         changed = float(counts[:since].sum() / widths[:since].sum())
@@ -153,6 +154,7 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     rate = float(counts.sum() / widths.sum())
     if rate <= 0:
         return None
+    # The dispersion at each scale: squared deviations from Poisson, less the variance due to inexact edges of windows.
     dispersion, uncorrected, excess = {}, list[float](), False
     means = [pair[1].sum() / pair[0].sum() for pair in series]
     jitters = [_jitter(*pair, mean) for pair, mean in zip(series, means, strict=True)]
@@ -180,7 +182,7 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     if kind == "bursty" and any(_correlated(*pair) for pair in series):
         kind = "recorded"
     if fine and _scatter(fine[-1]) > MOMENTS * max(_scatter(series[-1]), 1.0):
-        kind = "recorded"  # all comes in a few moments, as files do
+        kind = "recorded"  # rows come in a few moments, as files do
     if fine and kind == "recorded":
         widths, counts = fine[-1]
     finest = min(series, key=lambda pair: float(pair[0].mean()))
@@ -188,9 +190,9 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
 
 
 def _scatter(pair: tuple[Real, Real]) -> float:
-    """Variance over mean of the rows of windows that may be of very different widths: 1 for Poisson arrivals.
+    """Variance over mean of the rows of windows that may have very different widths: 1 for Poisson arrivals.
 
-    Up to 3 of windows that are parted before each arrival, for those know what comes.
+    It is up to 3 for windows that are split before each arrival, since these depend on what arrives.
     """
     widths, counts = pair
     expected = widths * counts.sum() / widths.sum()
@@ -198,7 +200,7 @@ def _scatter(pair: tuple[Real, Real]) -> float:
 
 
 def _correlated(widths: Real, counts: Real) -> bool:
-    """Whether a window with many rows is followed by another, beyond chance: then it is the rate that changes."""
+    """Whether successive windows are correlated beyond chance: then it is the rate that changes."""
     if len(widths) < 20:
         return False
     rates = (counts - widths * counts.sum() / widths.sum()) / np.sqrt(widths)
@@ -207,7 +209,7 @@ def _correlated(widths: Real, counts: Real) -> bool:
 
 
 def _are_even(widths: Real, counts: Real) -> bool:
-    """Whether bursts are of about one size: then the third cumulant over the second is that size, else half as much again."""
+    """Whether bursts have about one size: then the third cumulant over the second is that size, else half as much again."""
     off = counts - widths * counts.sum() / widths.sum()
     second, third = float(np.mean(off**2)), float(np.mean(off**3))
     mean = float(counts.mean())
@@ -215,19 +217,20 @@ def _are_even(widths: Real, counts: Real) -> bool:
 
 
 def _jitter(widths: Real, counts: Real, rate: float) -> float:
-    """Variance of the rows that an edge between windows puts on its wrong side, for admissions are not timed exactly.
+    """Variance of the rows that are counted in the wrong window, since admissions are not timed exactly.
 
-    Such rows are missing in one window and too many in the next, so successive windows are correlated negatively by it.
+    Such rows are missing in one window and too many in the next, which makes successive windows negatively correlated.
     """
     residuals = counts - rate * widths
     return max(0.0, -float(np.mean(residuals[:-1] * residuals[1:]))) if len(residuals) > 8 else 0.0
 
 
 def _kind(dispersion: Sequence[float], uncorrected: Sequence[float], excess: bool) -> Kind:
+    """The kind of arrivals by their dispersions; ``excess`` says whether any is significantly above Poisson's."""
     if uncorrected and max(uncorrected) < REGULAR:
         return "regular"
     if not excess or max(dispersion) < BURSTY:
-        return "poisson"  # or too little beyond it to matter
+        return "poisson"  # or not enough beyond it to matter
     return "bursty" if max(dispersion) < GROWING * max(dispersion[0], 1.0) else "recorded"
 
 
@@ -242,14 +245,14 @@ def _accumulated(times: NDArray[Any], counts: NDArray[Any]) -> Flow:
 
 
 def _landing(rate: float, horizon: float, random: np.random.Generator, size: float) -> Flow:
-    """So many rows at once, at moments that are Poisson."""
+    """A flow of bursts of ``size`` rows at Poisson moments."""
     times = np.repeat(np.sort(random.random(random.poisson(rate * horizon / size)) * horizon), 2)
     counts = np.repeat(np.arange(len(times) // 2 + 1.0) * size, 2)[1:]
     return Flow(np.append(0.0, times), counts)
 
 
 def _renewal(rate: float, horizon: float, random: np.random.Generator, scv: float, step: float) -> Flow:
-    """Poisson and regular rows by bins; others one by one while they are few, in bursts of several where they are many."""
+    """A flow whose gaps have this scv; Poisson and regular rows are drawn by bins of ``step`` seconds, others one by one."""
     if scv in (0.0, 1.0):
         bins = int(min(MOST_BINS, max(10, horizon / step)))
         times = np.arange(1, bins + 1) * (horizon / bins)
@@ -261,7 +264,7 @@ def _renewal(rate: float, horizon: float, random: np.random.Generator, scv: floa
 
 
 def _replayed(times: Real, rate: float, horizon: float, random: np.random.Generator) -> Flow:
-    """Times from a random one on, round and round, sped up to a rate."""
+    """A flow that repeats the gaps of ``times`` from a random one on, scaled to the rate."""
     gaps = np.diff(times)
     gaps *= len(gaps) / (rate * gaps.sum())
     count = int(rate * horizon) + 1
@@ -270,7 +273,7 @@ def _replayed(times: Real, rate: float, horizon: float, random: np.random.Genera
 
 
 def _numbered(times: NDArray[Any]) -> Flow:
-    """One row at each time; of very many, every so manieth time is kept, with the rows since the one before."""
+    """A flow with one row at each time; very many times are thinned, so that one point stands for several rows."""
     every = -(-len(times) // MOST_POINTS)
-    kept = times[every - 1 :: every]
-    return Flow(np.append(0.0, kept), np.arange(len(kept) + 1, dtype=float) * every)
+    points = times[every - 1 :: every]
+    return Flow(np.append(0.0, points), np.arange(len(points) + 1, dtype=float) * every)

@@ -1,4 +1,4 @@
-"""A model of a query, or of the queries of a run, fitted to what was observed; it predicts settings not yet tried."""
+"""Calibration: a model of a query, or of all queries of a run, fitted to recordings; it predicts settings not yet tried."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,33 +22,34 @@ from penstock.queueing.microbatch import MicroBatchServer
 Real = NDArray[np.float64]
 
 REPLICATES, RUNS, FEW_RUNS = 60, 8, 3
-"""Runs from which bands are made, and those that are pooled for a point, so that it rests on no single one; of a point without
-bands, of which a search makes many, fewer."""
+"""Simulated runs: for the bands; pooled for the figures, so that they do not rest on a single run; and pooled for figures
+without bands, of which a search makes many."""
 BATCHES, MOST_BATCHES, SHORTEST_S = 600, 20_000, 120.0
-"""Micro-batches that are simulated for a point; those of a run at most, however long the recording; seconds of it at least."""
+"""Micro-batches simulated for a prediction; most micro-batches of a run, however long the recording; least seconds of a run."""
 STEPS = 100
-"""Parts of the time that a micro-batch takes, within which it does not matter when a row comes."""
+"""Arrivals are simulated in so many steps per micro-batch; when within a step a row comes does not matter."""
 LONGEST_S, SHORTEST_CYCLE_S = 86_400.0, 0.02
-"""A micro-batch is taken to be no longer, and to follow another no sooner."""
+"""Bounds, in seconds: the longest duration of a micro-batch, and the least time from one start to the next."""
 MODEL_ERROR = 0.015
-"""Relative standard deviation of what the model itself gets wrong (docs/background/predictions.md has its record)."""
+"""Relative standard deviation of the model's own error (measured in docs/background/predictions.md)."""
 CLOSE_TO_LIMIT = 0.9
+"""Share of the throughput limit above which a prediction warns that small errors matter much."""
 FAR = 3.0
-"""So many times the rows of the largest micro-batches recorded are far beyond them."""
+"""Micro-batches with more than this multiple of the rows of the largest recorded ones are far beyond the recordings."""
 VAST_ROWS = 1e12
-"""Rows of a micro-batch to which its fixed part is nothing."""
+"""Rows of a micro-batch that is so large that its fixed part is negligible."""
 
 
 @dataclass(frozen=True)
 class QueryModel:
-    """One query: what was observed of it, and how long its micro-batches last.
+    """The model of one query: its observation, and how long its micro-batches last.
 
     Parameters
     ----------
-    durations: of all recordings.
-    apart: of those with a trigger interval (False) and of those back to back (True), where the query runs beside others,
-        for back to back they hold each other up all the time.
-    speed: of a run that is followed; the durations have it already.
+    durations: fitted to all recordings.
+    apart: fitted to the recordings with a trigger interval (False) and to those back to back (True), for a query that runs
+        beside others: back to back, the queries slow each other all the time.
+    speed: of a run that is followed; it is contained in the durations already.
     """
 
     observed: QueryObservation
@@ -57,18 +58,18 @@ class QueryModel:
     speed: Speed | None = None
 
     def under(self, gate: Gate) -> DurationModel:
-        """The durations when micro-batches follow each other at once, or when they wait for the gate."""
+        """The durations under a gate: back to back if it never makes a micro-batch wait, else with a trigger interval."""
         return self.apart.get(gate.trigger == 0 and gate.min_rows <= 1, self.durations)
 
     def changed(self, change: Callable[[DurationModel], DurationModel]) -> "QueryModel":
-        """The model with all its durations changed."""
+        """The model with ``change`` applied to all its durations."""
         apart = {hurried: change(durations) for hurried, durations in self.apart.items()}
         return replace(self, durations=change(self.durations), apart=apart)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The models of all queries, those that others read from first, and of the arrivals at the first."""
+    """The models of all queries and of the arrivals at the first; a query comes after the query that it reads from."""
 
     observation: Observation
     queries: tuple[QueryModel, ...]
@@ -76,7 +77,7 @@ class Calibration:
 
     @property
     def is_identified(self) -> bool:
-        """Whether the recordings tell what a row costs from what a micro-batch does."""
+        """Whether the recordings tell the cost per row from the fixed cost of a micro-batch."""
         return all(query.durations.identified for query in self.queries)
 
     @property
@@ -86,7 +87,7 @@ class Calibration:
         return replace(first, trigger=first.trigger or 0.0, rate=self.arrivals.rate)
 
     def complete(self, setting: Setting | None) -> Setting:
-        """A setting with what it leaves out as recorded, and its rate as a number."""
+        """The setting, completed with the recorded values, and with its rate in rows per second."""
         whole = (setting or Setting()).over(self.today)
         rate = whole.rate_from(self.arrivals.rate)
         if whole.min_rows is not None and whole.min_rows > (whole.max_rows or math.inf):
@@ -96,30 +97,30 @@ class Calibration:
         return replace(whole, rate=rate)
 
     def faster(self, parallel: float) -> "Calibration":
-        """The calibration at so many times the parallel speed: what is spent per row shrinks (assumed)."""
-        return replace(self, queries=tuple(one.changed(lambda durations: durations.scaled(parallel)) for one in self.queries))
+        """The calibration at a multiple of the parallel speed: the time per row is assumed to shrink, the fixed time stays."""
+        return replace(self, queries=tuple(m.changed(lambda durations: durations.scaled(parallel)) for m in self.queries))
 
     def following(self, running: Observation, *, now: float | None = None) -> "Calibration":
         """The calibration at the present speed of a run that goes on, by a Kalman filter over its micro-batches.
 
         Parameters
         ----------
-        running: what has been observed of it, which may be what was calibrated on; its last start counts.
-        now: seconds since the epoch; the later after the last micro-batch, the less is known. Left out: at its end.
+        running: the observation of the run, which may be the one that was calibrated on; its last start counts.
+        now: seconds since the epoch, the end of the last micro-batch if left out; the later, the less sure is the speed.
 
         Raises
         ------
-        ConfigurationError: it shows no micro-batch after the first of any query that was calibrated.
+        ConfigurationError: the run shows no micro-batch after the first, for any of the calibrated queries.
         """
         seen = {query.name: query for query in running.queries}
-        if len(self.queries) == len(running.queries) == 1:  # a query without a name has another one in each recording
+        if len(self.queries) == len(running.queries) == 1:  # the name of an unnamed query differs by recording
             seen = {self.queries[0].observed.name: running.queries[0]}
-        queries = tuple(_followed(one, seen.get(one.observed.name), now) for one in self.queries)
+        queries = tuple(_followed(model, seen.get(model.observed.name), now) for model in self.queries)
         if all(query.speed is None for query in queries):
             raise ConfigurationError(
-                f"The run to follow has {', '.join(query.name for query in running.queries)}, and shows no speed of "
-                f"{', '.join(query.observed.name for query in self.queries)}: give a recording of the same query, with two "
-                "micro-batches at least."
+                f"The run to follow has {', '.join(query.name for query in running.queries)}, but not two micro-batches of "
+                f"{', '.join(query.observed.name for query in self.queries)}, which a speed needs: give a recording of the "
+                "same query with at least two micro-batches."
             )
         return replace(self, queries=queries)
 
@@ -138,18 +139,18 @@ class Calibration:
         replicates: int = REPLICATES,
         batches: int = BATCHES,
     ) -> Prediction:
-        """What a setting is expected to do.
+        """Predict the latency, utilisation and cost of a setting.
 
         Parameters
         ----------
         method: ``"simulated"``, batch by batch, with durations and arrivals like those recorded; or ``"solved"``, by
-            `MicroBatchServer`, which takes arrivals for Poisson and durations for independent and linear in the rows.
-        replicates: runs from which bands are made. batches: simulated; fewer are sooner there, and less sure of the p99.
+            `MicroBatchServer`, which assumes Poisson arrivals, and durations that are independent and linear in the rows.
+        replicates: runs from which bands are made. batches: to simulate; fewer take less time, but make the p99 less sure.
 
         Raises
         ------
         UnstableServerError: the rate is beyond the throughput limit; says both.
-        NotSolvableError: the model does not hold, for ``"solved"``.
+        NotSolvableError: the model of ``"solved"`` does not fit the recordings.
         """
         whole = self.complete(setting)
         rate, limit = float(whole.rate or 0.0), self.throughput_limit(whole)
@@ -163,21 +164,26 @@ class Calibration:
         count = RUNS if replicates else FEW_RUNS
         span = self._span(cycle, max(batches / count, 50))
         usual = [self.scaled(query, whole) for query in self.queries]
+        # The figures come from runs of the fitted model; the bands from runs of models that the recordings also allow.
         runs = [self._simulated(whole, usual, span, cycle, random) for _ in range(count)]
         samples = self._replicates(whole, random, replicates)
         pooled = summary(np.concatenate([run.latencies for run in runs]))
-        found = pooled if method == "simulated" else self._solved(whole, rate)
-        shown = [run.passages for run in runs if all(len(one.started) > 1 for one in run.passages)]
+        latencies = pooled if method == "simulated" else self._solved(whole, rate)
+        shown = [run.passages for run in runs if all(len(passage.started) > 1 for passage in run.passages)]
         if not shown:
             raise ConfigurationError(f"At {rate:g} rows per second no two micro-batches begin in {span:,.0f} s.")
+        # Micro-batches a day and busy seconds of each query, from the first start to the last.
         time = sum(float(first.started[-1] - first.started[0]) for first, *_ in shown)
-        a_day = [sum(len(one.started) - 1 for one in passages) / time * DAY_S for passages in zip(*shown, strict=True)]
-        busy = [sum(float((one.ended - one.started)[:-1].sum()) for one in passages) for passages in zip(*shown, strict=True)]
+        a_day = [sum(len(passage.started) - 1 for passage in passages) / time * DAY_S for passages in zip(*shown, strict=True)]
+        busy = [
+            sum(float((passage.ended - passage.started)[:-1].sum()) for passage in passages)
+            for passages in zip(*shown, strict=True)
+        ]
         return Prediction(
             setting=whole,
             rate=rate,
-            **found,
-            backlog=rate * found["mean"],
+            **latencies,
+            backlog=rate * latencies["mean"],
             utilisation=max(busy) / time,
             throughput_limit=limit,
             rows_per_batch=rate * DAY_S / a_day[0],
@@ -189,16 +195,16 @@ class Calibration:
         )
 
     def _replicates(self, whole: Setting, random: np.random.Generator, count: int) -> dict[str, Real]:
-        """Latencies of runs as long as the recording, each of a model that the recording might have led to."""
+        """Latencies and throughput limits of runs as long as the recording, each of a model that the recordings also allow."""
         rate = float(whole.rate or 0.0)
         window = self._span(self.cycle(whole), 1.0)
         values: dict[str, list[float]] = {name: [] for name in (*LATENCIES, LIMIT)}
         for _ in range(count):
             gate = gate_of(whole)
             drawn = [self.scaled(query, whole, query.under(gate).drawn(random)) for query in self.queries]
-            limit = min(self._limit(query, one, gate) for query, one in zip(self.queries, drawn, strict=True))
+            limit = min(self._limit(query, durations, gate) for query, durations in zip(self.queries, drawn, strict=True))
             values[LIMIT].append(limit)
-            if rate >= limit:  # what the band must say, too: it may not keep up at all
+            if rate >= limit:  # the band must show that the query may not keep up
                 for name in LATENCIES:
                     values[name].append(math.inf)
                 continue
@@ -208,28 +214,26 @@ class Calibration:
             error = math.exp(random.normal(0.0, MODEL_ERROR))
             for name in LATENCIES:
                 values[name].append(run[name] * error)
-        return {name: np.array(found) for name, found in values.items()}
+        return {name: np.array(figures) for name, figures in values.items()}
 
     def _rate_error(self, whole: Setting) -> float:
-        """Relative: a rate that was measured is uncertain, one that is asked for is not."""
+        """Relative standard error of the rate: that of the measured rate, or 0 for a rate that was asked for."""
         same = math.isclose(float(whole.rate or 0.0), self.arrivals.rate, rel_tol=1e-9)
         return self.arrivals.error / self.arrivals.rate if same else 0.0
 
     def _span(self, cycle: float, least: float) -> float:
-        """How long a simulated run is: as the recording, within bounds of micro-batches; seconds."""
+        """Seconds of a simulated run: as the recording, but at least ``least`` and at most MOST_BATCHES micro-batches."""
         recorded = max(series.span for series in self.queries[0].observed.series)
         return min(max(recorded, least * cycle, SHORTEST_S), MOST_BATCHES * cycle)
 
     def cycle(self, whole: Setting, models: Sequence[DurationModel] | None = None) -> float:
-        """The time that a micro-batch takes with its wait, about; seconds. ``models`` of the queries are others than
-        calibrated.
-        """
+        """Approximate seconds from the start of one micro-batch to the next; ``models`` replace the calibrated durations."""
         gate, rate = gate_of(whole), float(whole.rate or 0.0)
         cycle = max(gate.trigger, SHORTEST_CYCLE_S)
         for query, durations in zip(self.queries, models or [self.scaled(query, whole) for query in self.queries], strict=True):
             rows = query.observed.rows_per_source_row
             length = durations.duration(0.0)
-            for _ in range(50):  # back to back: the batch gathers what comes while the one before runs
+            for _ in range(50):  # back to back, a batch has the rows that came during the one before
                 length = min(durations.duration(rate * max(length, gate.trigger) * rows), LONGEST_S)
             cycle = max(cycle, length)
         if gate.min_rows > 1:
@@ -239,8 +243,9 @@ class Calibration:
     def _simulated(
         self, whole: Setting, durations: Sequence[DurationModel], horizon: float, cycle: float, random: np.random.Generator
     ) -> "_Run":
+        """Simulate all queries for so many seconds; each reads what the query before it made visible."""
         gate, rate = gate_of(whole), float(whole.rate or 0.0)
-        begin = min(10 * cycle, horizon)  # until the simulation has forgotten that it began empty
+        begin = min(10 * cycle, horizon)  # rows before that do not count: the simulation begins empty
         until = begin + horizon + 5 * cycle
         source = self.arrivals.flow(rate, until, random, whole.arrivals, step=cycle / STEPS)
         flow, passages = source, list[Passage]()
@@ -253,12 +258,13 @@ class Calibration:
         return _Run(passages, passages[-1].latencies(source, begin, begin + horizon)[1])
 
     def scaled(self, query: QueryModel, whole: Setting, durations: DurationModel | None = None) -> DurationModel:
-        """The query's durations on the setting's cores and partitions: what is spent per row is divided among them."""
+        """The query's durations on the setting's cores and partitions, among which the time per row is divided."""
         durations = durations or query.under(gate_of(whole))
         then, now = _parallelism(query.observed.setting), _parallelism(whole)
         return durations if then is None or now is None or then == now else durations.scaled(now / then)
 
     def _limit(self, query: QueryModel, durations: DurationModel, gate: Gate) -> float:
+        """Rows of the source per second up to which one query keeps up."""
         rows = query.observed.rows_per_source_row
         if math.isinf(gate.max_rows) or query.observed.upstream is not None:
             per_row = rows * (durations.sustained(VAST_ROWS) - durations.sustained(0.0)) / VAST_ROWS
@@ -266,6 +272,7 @@ class Calibration:
         return gate.max_rows / max(durations.sustained(gate.max_rows * rows), gate.trigger)
 
     def _solved(self, whole: Setting, rate: float) -> dict[str, float]:
+        """Mean and quantiles of the latency, seconds, by the exact solution."""
         if len(self.queries) > 1:
             raise NotSolvableError("Queries joined by hops have no solution here; use the method 'simulated'.")
         query, gate = self.queries[0], gate_of(whole)
@@ -294,70 +301,73 @@ class Calibration:
         }
 
     def _far(self, rows: float) -> list[str]:
-        """What is said of micro-batches much larger than those recorded."""
+        """A sentence on micro-batches that are much larger than those recorded; none if they are not."""
         most = self.queries[0].durations.rows[1]
         if rows <= FAR * most:
             return []
         return [
             f"Micro-batches of {rows:,.0f} rows are far beyond those recorded, nearly all of which had {most:,.0f} at most: "
-            "that they go on as a straight line is assumed. A short run at such a rate or trigger would tell."
+            "their durations are assumed to go on as a straight line. A short run at such a rate or trigger would tell."
         ]
 
     def _assumptions(self, whole: Setting, limit: float) -> list[str]:
-        found = []
+        """Sentences on what a prediction assumes and no recording shows."""
+        texts = []
         for query in self.queries:
             model, name = query.durations, query.observed.name
             if not model.identified:
-                found.append(
-                    f"All micro-batches of {name} had about {model.rows[1]:,.0f} rows, which does not tell what a row costs "
-                    "from what a micro-batch costs: two fifths are taken to be the rows', and the bands have anything from "
-                    "none to all. A short run at another trigger or rate would tell (penstock observe APP.py --probe)."
+                texts.append(
+                    f"All micro-batches of {name} had about {model.rows[1]:,.0f} rows, which does not tell the cost per row "
+                    "from the cost per micro-batch: two fifths of the time are assumed to be the rows', and the bands range "
+                    "from none to all. A short run at another trigger or rate would tell (penstock observe APP.py --probe)."
                 )
             if query.speed is not None:
-                found.append(
+                texts.append(
                     f"{name} goes on at the speed of its last micro-batches, which lasted {query.speed.factor:.2f} times "
                     f"(+- {query.speed.error:.0%}) as long as the calibrated ones."
                 )
             if model.assumed_run_to_run:
-                found.append(
+                texts.append(
                     f"That the speed of {name} differs by {model.run_to_run:.0%} from run to run is assumed, since too few "
                     "recordings show it."
                 )
             if _parallelism(whole) not in (None, _parallelism(query.observed.setting)):
-                found.append(f"That the time which {name} spends per row is divided among the cores is assumed.")
+                texts.append(f"That the time which {name} spends per row is divided among the cores is assumed.")
         if whole.max_rows is None:
             most = max(float(series.rows.max()) for series in self.queries[0].observed.series)
-            found.append(
+            texts.append(
                 f"No maximum of rows per trigger is assumed: a micro-batch took {most:,.0f} rows at most, and none was reached."
             )
         if any(series.hides for series in self.queries[0].observed.series):
-            found.append(
+            texts.append(
                 "Some micro-batches were at a maximum of rows, and the source does not say what waits behind it: rows are "
-                "taken to have come when they were taken, which is too late, so latencies are too low by what they waited."
+                "assumed to arrive when they are taken, which is too late, so latencies are too low by what they wait."
             )
         if self.arrivals.changed is not None:
-            found.append(
+            texts.append(
                 f"The rate changed once in the recording, from {self.arrivals.changed:,.0f} to {self.arrivals.rate:,.0f} "
                 "rows/s: the last one is taken to stay."
             )
         if self.queries[-1].observed.latency_kind == "derived":
-            found.append("Rows are taken to be spread evenly between the two looks at the source that each came between.")
+            texts.append("Rows are assumed to arrive evenly between two successive looks at the source.")
         rate = float(whole.rate or 0.0)
         if rate > CLOSE_TO_LIMIT * limit:
-            found.append(f"At {rate / limit:.0%} of the throughput limit small errors of the durations make large ones here.")
-        return found
+            texts.append(
+                f"At {rate / limit:.0%} of the throughput limit small errors of the durations make large ones of the latency."
+            )
+        return texts
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A simulated run: its micro-batches by query, and latencies of rows."""
+    """A simulated run: the micro-batches of each query, and the latencies of rows."""
 
     passages: list[Passage]
     latencies: Real
 
 
 def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
-    """Fit the models to what was observed; the more settings were recorded, the better.
+    """Fit the models to an observation; recordings at several settings make them better.
 
     Raises
     ------
@@ -384,13 +394,13 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
         apart = _apart(query.series, pooled, random) if len(observation.queries) > 1 else {}
         models.append(QueryModel(query, pooled, apart))
     first = observation.queries[0]
-    held = (first.setting.min_rows or 1.0) > 1
+    held = (first.setting.min_rows or 1.0) > 1  # a gate holds rows back: a trigger that found nothing proves nothing
     windows = [series.windows() for series in first.series]
     arrivals = arrivals_of(windows, windows if held else [series.windows(quiet=True) for series in first.series])
     if arrivals is None and not any(series.whole[1:].any() for series in first.series):
         raise ConfigurationError(
-            f"Of no two micro-batches of {first.name} that follow each other is the progress there: it was sampled. Record "
-            "each, by a StreamingQueryListener or from the driver's log."
+            f"The recording has no two successive micro-batches of {first.name}: its progress was sampled. Record every "
+            "micro-batch, by a StreamingQueryListener or from the driver's log."
         )
     if arrivals is None:
         raise ConfigurationError(f"No rows arrive at {first.name}, as far as the recording shows: record it under load.")
@@ -398,12 +408,12 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
 
 
 def _apart(series: Sequence[Series], pooled: DurationModel, random: np.random.Generator) -> dict[bool, DurationModel]:
-    """Durations with a trigger interval and without, where there are recordings of both.
+    """Durations back to back (True) and with a trigger interval (False); empty unless enough was recorded of both.
 
-    What a row costs is taken from those with an interval: back to back, a slow micro-batch makes the next one large, which
-    feigns a cost.
+    The cost per row is fitted to the recordings with an interval: back to back, a slow micro-batch makes the next one
+    large, which looks like a cost of the rows.
     """
-    kinds = {hurried: [one for one in series if one.hurried == hurried] for hurried in (False, True)}
+    kinds = {hurried: [start for start in series if start.hurried == hurried] for hurried in (False, True)}
     if any(sum(map(len, own)) < LEAST_WARM for own in kinds.values()):
         return {}
     calm = durations_of(kinds[False], random)
@@ -412,8 +422,8 @@ def _apart(series: Sequence[Series], pooled: DurationModel, random: np.random.Ge
 
 
 def _followed(model: QueryModel, running: QueryObservation | None, now: float | None) -> QueryModel:
-    """The query at the speed of a run; as it was where the run shows none."""
-    series = [one for one in running.cold if len(one)] if running is not None else []
+    """The query's model at the speed of a run; unchanged where the run shows no speed."""
+    series = [start for start in running.cold if len(start)] if running is not None else []
     if not series:
         return model
     durations = model.apart.get(series[-1].hurried, model.durations)
@@ -435,6 +445,6 @@ def gate_of(setting: Setting) -> Gate:
 
 
 def _parallelism(setting: Setting) -> float | None:
-    """How many tasks run at once."""
+    """How many tasks run at once; None where the number of cores is not known."""
     known = [value for value in (setting.cores, setting.partitions) if value is not None]
     return setting.cores if setting.cores is None else min(known)

@@ -1,6 +1,6 @@
-"""Whether the rate of arrivals has changed: since a plan was made, by a generalised likelihood ratio; or once in a recording.
+"""Changes of the rate of arrivals: since a plan was made, by a generalised likelihood ratio, or a single one in a recording.
 
-The rows of each window between two admissions are taken for Poisson's, with a dispersion that the windows themselves show.
+The rows of each window between two admissions are assumed to be Poisson, with a dispersion that is estimated from the windows.
 For each moment since the plan, the likelihood of a new rate from then on is compared with that of the planned one; the
 largest ratio is the statistic (Willsky and Jones, "A generalized likelihood ratio approach to the detection and estimation of
 jumps in linear systems", 1976).
@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 THRESHOLD = 12.0
-"""A logarithm of the ratio beyond which chance is ruled out: never in the 120,000 windows of its test."""
+"""Log-likelihood ratio above which chance is ruled out: it was never reached in the 120,000 windows of its test."""
 LEAST = 0.15
-"""A change by a smaller share matters to no plan."""
+"""The smallest relative change of the rate that matters to a plan."""
 LEAST_WINDOWS = 3
-"""A change is believed after so many windows."""
+"""Windows since a change that are needed to believe it."""
 
 LEVEL, LEVEL_LEAST, LIKELY = 0.2, 40, 16.0
-"""A rate has changed once if it differs by such a share before and after, and each has so many windows; and if the square of
-the difference is so many times its variance, which the best of all splits by chance hardly reaches."""
+"""A recording has a single change of the rate if the rates before and after differ by at least this share, each side has this
+many windows, and the squared difference is this multiple of its variance, which the best of all splits hardly reaches by
+chance."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class RateChange:
     Parameters
     ----------
     before, after: rows per second. error: standard error of ``after``.
-    windows, seconds: since the change. statistic: logarithm of the likelihood ratio, over the dispersion.
+    windows, seconds: since the change. statistic: log-likelihood ratio, divided by the dispersion.
     """
 
     before: float
@@ -45,14 +46,15 @@ class RateChange:
 
 
 def rate_change(widths: Real, counts: Real, planned: float) -> RateChange | None:
-    """The change that windows show beside a planned rate; None where there is none that is significant and matters.
+    """The change of the rate from the planned one, if it is significant and large enough to matter; else None.
 
     Parameters
     ----------
-    widths, counts: windows since the plan: seconds, and the rows that arrived in them.
+    widths, counts: seconds of the windows since the plan, and the rows that arrived in them.
     """
     if len(widths) < LEAST_WINDOWS:
         return None
+    # Each place stands for a change so many windows before the end; the sums run backwards from the last window.
     dispersion = local_dispersion(widths, counts)
     spans = np.cumsum(widths[::-1])
     rows = np.cumsum(counts[::-1])
@@ -71,9 +73,9 @@ def rate_change(widths: Real, counts: Real, planned: float) -> RateChange | None
 
 
 def local_dispersion(widths: Real, counts: Real) -> float:
-    """Variance over mean of the rows in a window, from the differences of neighbours, which a drift hardly touches; at least 1.
+    """Variance over mean of the rows in a window, at least 1, from the differences of neighbours, which a drift hardly changes.
 
-    The median keeps a step, which is one large difference, from passing for dispersion.
+    The median keeps a step of the rate, which is one large difference, from counting as dispersion.
     """
     if len(widths) < LEAST_WINDOWS:
         return 1.0
@@ -86,10 +88,10 @@ def local_dispersion(widths: Real, counts: Real) -> float:
 
 
 def level_change(widths: Real, counts: Real) -> int | None:
-    """The first window of another rate that then stays, as after a deployment upstream; None where there is none.
+    """Index of the first window after a single, lasting change of the rate, as by a deployment upstream; None without one.
 
-    The best split into two rates (least squares). It counts where it explains nearly all of what is beyond chance between
-    the windows: a rate that goes up and down is not explained by one change.
+    It is the best split into two rates (least squares). It counts if it explains nearly all variation of the rate beyond
+    chance: a rate that goes up and down is not explained by one change.
     """
     if len(widths) < 2 * LEVEL_LEAST:
         return None
@@ -112,18 +114,18 @@ def level_change(widths: Real, counts: Real) -> int | None:
     if (high - low) ** 2 < LIKELY * by_chance:
         return None
     chance = _variogram(rates / fitted)
-    left = [_wandering((rates / fitted)[part], chance) for part in (slice(0, place), slice(place, None))]
+    unexplained = [_wandering((rates / fitted)[part], chance) for part in (slice(0, place), slice(place, None))]
     apart = (high - low) ** 2 / 4 / ((high + low) / 2) ** 2
-    return place if max(left) < 0.1 * apart else None
+    return place if max(unexplained) < 0.1 * apart else None
 
 
 def _variogram(values: Real) -> float:
-    """The variance of successive values about a level that moves slowly."""
+    """The variance of values about a slowly moving level, estimated from successive differences."""
     return float(np.mean(np.diff(values) ** 2) / 2)
 
 
 def _wandering(values: Real, chance: float) -> float:
-    """The variance of the level of values, over parts of them, beyond what chance leaves of it."""
+    """The variance of the means of parts of the values, less the variance that is expected by chance."""
     parts = np.array_split(values, min(12, len(values) // 8))
     noise = float(np.mean([chance / len(part) for part in parts]))
     return max(0.0, float(np.var([part.mean() for part in parts])) - noise)

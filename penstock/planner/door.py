@@ -1,7 +1,7 @@
-"""The adapter's door as a queue: requests wait for a transfer, which K events or the timer of the oldest begin.
+"""The adapter's door as a queue: requests wait for a transfer, which begins at K events or when the oldest one's timer ends.
 
-The rule is the adapter's own (`penstock.runs.gate.Gate`), followed transfer by transfer, with requests and transfers like
-those that the adapter measures.
+The door is simulated transfer by transfer, with the adapter's own rule (`penstock.runs.gate.Gate`), and with requests and
+transfers like those that the adapter has measured.
 """
 
 import math
@@ -18,21 +18,21 @@ from penstock.runs.gate import Gate
 Real = NDArray[np.float64]
 
 TIMERS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0)
-"""That are tried, in seconds."""
+"""Flush timers that are tried, in seconds."""
 SIZES = (1.0, 2.0, 4.0)
-"""Batch sizes that are tried with each, in times of the events that come until it runs out."""
+"""Batch sizes that are tried with each timer, as multiples of the events that come until it ends."""
 LEAST_SIZE, MOST_SIZE = 1_000, 1_000_000
 REQUESTS, EVENTS = 10_000, 20_000
-"""Of a simulation, and of those the ones whose latency is taken."""
+"""Requests of a simulation, and events of them whose latency is computed."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """What passing a door is expected to take: ``latency`` of an event in seconds by name, and how many transfers a second.
+    """The expected passage through a door: ``latency`` of an event by figure, in seconds, and ``transfers`` per second.
 
     Parameters
     ----------
-    busy: share of the time in which a transfer is under way whatever its size; what transfers cost.
+    busy: share of the time that goes into the fixed part of transfers, as a measure of their cost.
     """
 
     latency: dict[str, float]
@@ -42,14 +42,14 @@ class Passage:
 
 @dataclass(frozen=True)
 class Door:
-    """A stream's door as it has been measured.
+    """A stream's door, as the adapter has measured it.
 
     Parameters
     ----------
-    gate: that it has.
-    request_rate: per second. gap_scv: squared coefficient of variation of the gaps between requests.
-    size_mean, size_scv: of the events in a request.
-    fixed, per_event: seconds of a transfer.
+    gate: the present one.
+    request_rate: requests per second. gap_scv: squared coefficient of variation of the gaps between requests.
+    size_mean, size_scv: mean and squared coefficient of variation of the number of events in a request.
+    fixed, per_event: seconds of a transfer, and of each event in it.
     """
 
     gate: Gate
@@ -62,7 +62,7 @@ class Door:
 
     @classmethod
     def of(cls, gate: Gate, arrivals: Measured, transfers: MeasuredTransfers) -> "Door | None":
-        """From what the adapter has measured; None where too little has come."""
+        """From the adapter's measurements; None where too little has come through."""
         if arrivals.gap_scv is None or not arrivals.size_mean or transfers.fixed_s is None or transfers.per_event_s is None:
             return None
         return cls(
@@ -81,7 +81,7 @@ class Door:
         return self.request_rate * self.size_mean
 
     def passed(self, gate: Gate, seed: int = 7) -> Passage:
-        """What is expected with a gate, by simulation."""
+        """Simulate the door with a gate."""
         random = np.random.default_rng(seed)
         born = np.cumsum(_varied(random, 1 / self.request_rate, self.gap_scv, REQUESTS))
         sizes = np.maximum(1, np.rint(_varied(random, self.size_mean, self.size_scv, REQUESTS)))
@@ -93,13 +93,13 @@ class Door:
         return Passage(summary(waited), transfers / span, transfers * self.fixed / span)
 
     def best(self, name: str, interval: float, fixed: float) -> tuple[Gate, Passage]:
-        """The gate that leaves the least to do: transfers, and the micro-batches that read what has been transferred.
+        """The gate that makes the work of transfers, and of the micro-batches that read them, least; and its passage.
 
-        Each second that events wait at the door is one that micro-batches can be no further apart.
+        The longer events wait at the door, the closer together micro-batches must be for the same latency.
 
         Parameters
         ----------
-        name: the figure of the latency that is bounded. interval: between micro-batches if nothing waited at the door.
+        name: the latency figure that is bounded. interval: seconds between micro-batches if nothing waited at the door.
         fixed: seconds of a micro-batch, whatever its rows.
         """
         best: tuple[float, Gate, Passage] | None = None
@@ -110,8 +110,8 @@ class Door:
                 size = math.ceil(times * self.rate * timer)
                 gate = Gate(min(MOST_SIZE, max(LEAST_SIZE if timer else Gate().batch_size, size)), timer)
                 passage = self.passed(gate)
-                left = max(interval - passage.latency[name], 1e-3)
-                cost = passage.busy + fixed / left
+                remaining = max(interval - passage.latency[name], 1e-3)
+                cost = passage.busy + fixed / remaining
                 if best is None or cost < best[0]:
                     best = (cost, gate, passage)
         assert best is not None
@@ -119,11 +119,12 @@ class Door:
 
 
 def _transfers(born: Real, sizes: Real, gate: Gate, fixed: float, per_event: float) -> tuple[Real, int]:
-    """When each request is durable, but for the last that would wait for others, and how many transfers that took."""
+    """When each request is durable, and the number of transfers; requests at the end that wait for later ones are left out."""
     upto = np.cumsum(sizes)
     durable = np.empty_like(born)
     first, free, transfers = 0, 0.0, 0
     while first < len(born):
+        # A transfer takes the requests that have come, up to the batch size, but at least one.
         before = upto[first - 1] if first else 0.0
         filled = int(np.searchsorted(upto, before + gate.batch_size))
         opened = min(born[first] + gate.flush_timer, born[filled] if filled < len(born) else math.inf)
@@ -140,7 +141,7 @@ def _transfers(born: Real, sizes: Real, gate: Gate, fixed: float, per_event: flo
 
 
 def _varied(random: np.random.Generator, mean: float, scv: float, count: int) -> Real:
-    """Independent values of a mean and a squared coefficient of variation: gamma."""
+    """Independent gamma variables with a mean and a squared coefficient of variation."""
     if scv < 1e-6:
         return np.full(count, mean)
     return np.asarray(random.gamma(1 / scv, mean * scv, count))

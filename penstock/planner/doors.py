@@ -1,4 +1,4 @@
-"""The doors of an adapter that runs: what it has measured of them, and their gates."""
+"""The doors of a running adapter, over HTTP: their measurements and their gates."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ Told = TypeVar("Told")
 
 
 class _Told(msgspec.Struct):
-    """A gate as the adapter tells it, with nothing left out."""
+    """A gate as the adapter reports it, with all fields."""
 
     batch_size: int
     flush_timer_s: float
@@ -28,8 +28,8 @@ class Doors:
 
     Parameters
     ----------
-    url: of the adapter. streams: those that are asked for.
-    token: one that may operate, where the adapter asks for one.
+    url: of the adapter. streams: the names of the streams.
+    token: of the role that may operate, if the adapter requires one.
     """
 
     def __init__(
@@ -43,33 +43,33 @@ class Doors:
             raise ConfigurationError(f"{url!r} is no address of an adapter ({error}); write http://HOST:PORT.") from error
 
     def check(self) -> None:
-        """See that the adapter answers, and has the streams.
+        """Check that the adapter answers, and has the streams.
 
         Raises
         ------
-        SourceError: it does not.
+        SourceError: the adapter does not answer, or lacks a stream.
         """
         for stream in self._streams:
             self.gate(stream)
 
     def measured(self) -> dict[str, Door]:
-        """The doors that enough has come through to say something, by stream.
+        """The doors by stream, without those that too little has come through to measure.
 
         Raises
         ------
         SourceError: the adapter does not answer, or refuses to.
         """
-        found = {}
+        doors = {}
         for stream in self._streams:
             arrivals = self._told(stream, "arrivals", Measured)
             transfers = self._told(stream, "transfers", MeasuredTransfers)
             door = Door.of(self.gate(stream), arrivals, transfers)
             if door is not None:
-                found[stream] = door
-        return found
+                doors[stream] = door
+        return doors
 
     def gate(self, stream: str) -> Gate:
-        """The gate that a stream has now.
+        """The present gate of a stream.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Doors:
         return Gate(now.batch_size, now.flush_timer_s)
 
     def keep(self, gates: Mapping[str, Gate]) -> None:
-        """See to it that streams have these gates, which an adapter that was started anew does not.
+        """Set the gates of the streams where they differ, as after a restart of the adapter.
 
         Raises
         ------
@@ -90,13 +90,13 @@ class Doors:
             try:
                 if self.gate(stream) != gate:
                     self._asked("PUT", stream, "gate", msgspec.to_builtins(gate))
-            except SourceError as error:  # which is none of the other streams'
+            except SourceError as error:  # the other streams are set all the same
                 failed = failed or error
         if failed is not None:
             raise failed
 
     def _told(self, stream: str, of: str, kind: type[Told]) -> Told:
-        """What the adapter says of a stream.
+        """Ask the adapter for a resource of a stream, decoded.
 
         Raises
         ------
@@ -113,10 +113,10 @@ class Doors:
             answer.raise_for_status()
             return answer.content
         except httpx.HTTPStatusError as error:
-            refused = error.response
+            response = error.response
             raise SourceError(
-                f"The adapter at {self._http.base_url} refuses {method} of the {of} of {stream} ({refused.status_code}: "
-                f"{refused.text[:200]}); give a token that may operate in PENSTOCK_TOKEN, and the address of this "
+                f"The adapter at {self._http.base_url} refuses {method} of the {of} of {stream} ({response.status_code}: "
+                f"{response.text[:200]}); give a token that may operate in PENSTOCK_TOKEN, and the address of this "
                 "application's adapter."
             ) from error
         except httpx.HTTPError as error:

@@ -1,12 +1,12 @@
-"""How long a micro-batch lasts, by its rows: fitted robustly, with what the data say of the fit.
+"""How long a micro-batch lasts, by its rows: a robust fit, and its uncertainty.
 
-A duration is ``fixed + per_row * rows + below_knee * min(rows, knee)``, times a ratio that is drawn from those recorded,
-in blocks, for successive ratios are correlated. Small micro-batches are often slower per row than large ones: that is
-the knee, which is there only where recordings that were held back are predicted better with it. Beyond the largest
-micro-batch that was recorded a duration goes on with the slope of the large ones.
+A duration is ``fixed + per_row * rows + below_knee * min(rows, knee)``, times a ratio that is drawn from the recorded ratios,
+in blocks, for successive ratios are correlated. Small micro-batches are often slower per row than large ones: the knee
+models that. It is fitted only if it predicts held-back recordings better. Beyond the largest recorded micro-batch,
+durations grow with the slope of the large ones.
 
-What lasts far longer than all others is a pause (`pauses`), which may belong to a micro-batch or to the clock, and may be
-a time of its own or in proportion. Beyond what was recorded ratios go on as their largest do (`tail`).
+A micro-batch that lasts far longer than all others has a pause (`pauses`): a fixed time, or in proportion to its duration,
+and recurring by the number of micro-batches or by the clock. Ratios beyond the recorded ones follow the `tail` of these.
 """
 
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ from penstock.planner.series import Real, Series
 from penstock.planner.tail import Tail, tail_of
 
 BLOCK = 8
-"""Successive ratios that are drawn together."""
+"""Number of successive ratios that are drawn together."""
 HUBER = 1.5
 """Robust standard deviations beyond which a micro-batch weighs less in the fit."""
 PAYS = 0.9
-"""A further term must bring the error of what was held back below so much of the error without it."""
+"""A knee must bring the error on held-back recordings below this share of the error without it."""
 SPREAD_OF_ROWS = 1.3
-"""The largest batches must have so many times the rows of the smallest, or nothing is known of ``per_row``."""
+"""The largest batches must have this multiple of the rows of the smallest, or else ``per_row`` cannot be identified."""
 RUN_TO_RUN = 0.07
-"""Relative standard deviation of a run's speed, assumed where too few recordings show it: that of sixty runs of three
-queries (docs/background/predictions.md)."""
+"""Relative standard deviation of the speed from run to run, assumed where too few recordings show it: measured on sixty runs
+of three queries (docs/background/predictions.md)."""
 ENOUGH_RUNS = 6
-"""Recordings that show how runs differ; with fewer, the fit takes most of the difference for something else."""
+"""Recordings that are needed to measure how runs differ; with fewer, the fit explains most of the difference otherwise."""
 
 LEAST_FOR_KNEE, BENT = 3, 0.3
-"""Recordings that tell whether there is a knee; with fewer, such a share of the draws has one somewhere."""
+"""Recordings that are needed to fit a knee; with fewer, this share of the draws has a knee at a random place."""
 KNEES = 6
-"""Places of a knee that are tried, evenly by ratio between small and large micro-batches."""
+"""Number of places at which a knee is tried, spaced geometrically between small and large micro-batches."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,20 @@ class DurationModel:
 
     Parameters
     ----------
-    fixed, per_row, below_knee: seconds: per micro-batch, per row, and per row up to ``knee`` rows besides.
-    errors: standard errors of the three, by name.
+    fixed, per_row, below_knee: seconds per micro-batch, per row, and additionally per row up to ``knee`` rows.
+    errors: standard errors of these three, by name.
     ratios: recorded over fitted durations, in the order of the micro-batches; one array per series.
     times: when those micro-batches ended, in the same shape.
-    planning: seconds before rows are fixed, per micro-batch and per row. planned: recorded over those, in the same shape.
-    closing: seconds after results are visible, in the same shape.
-    pauses: which of the micro-batches had one. tail: how ratios go on beyond those recorded.
+    planning: seconds until the rows are fixed, per micro-batch and per row. planned: recorded over fitted planning times, in
+        the same shape.
+    closing: seconds from when results are visible to the end, in the same shape.
+    pauses: of the recorded micro-batches. tail: the distribution of ratios beyond the recorded ones.
     correlation: of successive ratios.
     run_to_run: relative standard deviation of the speed from run to run. assumed_run_to_run: whether it is assumed.
-    rows: the least and the most rows of a micro-batch that was recorded (5% and 95%).
+    rows: the 5% and 95% quantiles of the rows of a recorded micro-batch.
     identified: whether the recorded micro-batches differ enough in their rows to tell ``per_row`` from ``fixed``.
-    draws: further fits to resampled micro-batches, shape (draws, 4): coefficients and knee, the fit's uncertainty.
-    outliers: micro-batches that lasted over twice as long as fitted: pauses of the machine, mostly garbage collection.
+    draws: fits to resampled micro-batches, for the uncertainty of the fit; shape (draws, 4): coefficients and knee.
+    outliers: number of micro-batches that lasted over twice as long as fitted, mostly by garbage collection.
     """
 
     fixed: float
@@ -89,11 +90,11 @@ class DurationModel:
 
     @property
     def mean_ratio(self) -> float:
-        """Mean of the recorded ratios: pauses are in it, and not in the fit."""
+        """Mean of the recorded ratios, which contains the pauses; the robust fit does not."""
         return float(np.concatenate(self.ratios).mean())
 
     def sustained(self, rows: float) -> float:
-        """Seconds that micro-batches of so many rows, one after the other, take in the mean, with their pauses."""
+        """Mean seconds of a micro-batch of so many rows, pauses included, if one follows the other."""
         ratios, pauses = np.concatenate(self.ratios), self.pauses
         if pauses.kind == "ratio" or not pauses.which.any():
             return self.duration(rows) * float(ratios.mean())
@@ -109,7 +110,7 @@ class DurationModel:
         return float(ratios.var() / ratios.mean() ** 2)
 
     def drawn(self, random: np.random.Generator) -> "DurationModel":
-        """A model that the recordings might as well have led to, of a run with a speed of its own."""
+        """A random model that the recordings also allow, for a run with a random speed."""
         fixed, per_row, below, knee = self.draws[random.integers(len(self.draws))].tolist()
         speed = float(np.exp(random.normal(0.0, self.run_to_run)))
         return replace(
@@ -123,8 +124,9 @@ class DurationModel:
         )
 
     def work(self, random: np.random.Generator, rows_per_row: float, span: float, count: int = 4096) -> Work:
-        """What micro-batches take during so many seconds, drawn in blocks as they were recorded; in rows of the run's
-        source.
+        """Draw the work of ``count`` micro-batches for a simulation of ``span`` seconds, in blocks of the recorded ones.
+
+        ``rows_per_row`` is the rows that the query reads per row of the run's source; the work is per row of the source.
         """
         index = self._blocks(random, count)
         ratios, planned, closing = (np.concatenate(values)[index] for values in (self.ratios, self.planned, self.closing))
@@ -146,7 +148,7 @@ class DurationModel:
         )
 
     def _blocks(self, random: np.random.Generator, count: int) -> NDArray[np.intp]:
-        """Places of micro-batches among all, in blocks of successive ones."""
+        """Random indices into all recorded micro-batches, in blocks of successive ones."""
         lengths = np.array([len(ratios) for ratios in self.ratios])
         blocks = -(-count // BLOCK)
         which = random.choice(len(lengths), size=blocks, p=lengths / lengths.sum())
@@ -156,12 +158,12 @@ class DurationModel:
         return np.asarray(index.ravel()[:count])
 
     def beside(self, series: Sequence[Series]) -> "DurationModel":
-        """A model with these coefficients, and the ratios, planning and closing times of other micro-batches."""
+        """The model with these coefficients, but the ratios, planning and closing times of ``series``."""
         coefficients = np.array([self.fixed, self.per_row, self.below_knee])
         return replace(self, **_beside(series, self.knee, coefficients, self.identified))
 
     def longer(self, factor: float) -> "DurationModel":
-        """With all micro-batches so many times as long."""
+        """The model with all micro-batches ``factor`` times as long."""
         return replace(
             self,
             fixed=self.fixed * factor,
@@ -171,14 +173,14 @@ class DurationModel:
         )
 
     def scaled(self, parallel: float) -> "DurationModel":
-        """With so many times the parallel speed: what is spent per row shrinks, what is spent per batch does not."""
+        """The model at a multiple of the parallel speed: the time per row shrinks, the fixed time stays."""
         draws = self.draws / np.array([1.0, parallel, parallel, 1.0])
         return replace(self, per_row=self.per_row / parallel, below_knee=self.below_knee / parallel, draws=draws)
 
 
 def durations_of(series: Sequence[Series], random: np.random.Generator, draws: int = 60) -> DurationModel:
     """Fit the model to the warm micro-batches of one or more series."""
-    rows, durations = (np.concatenate([getattr(one, name) for one in series]) for name in ("rows", "durations"))
+    rows, durations = (np.concatenate([getattr(start, name) for start in series]) for name in ("rows", "durations"))
     least, most = np.quantile(rows, [0.05, 0.95])
     identified = bool(most >= SPREAD_OF_ROWS * least and len(rows) >= 6)
     knee = _knee(series) if identified else 0.0
@@ -207,18 +209,20 @@ def durations_of(series: Sequence[Series], random: np.random.Generator, draws: i
 
 
 def _beside(series: Sequence[Series], knee: float, coefficients: Real, identified: bool) -> dict[str, Any]:
-    """What micro-batches show beside the fit."""
-    fitted = [_columns(one.rows, knee) @ coefficients for one in series]
-    ratios = tuple(one.durations / lasting for one, lasting in zip(series, fitted, strict=True))
-    planning = [np.maximum(one.admitted - one.started, 0.0) for one in series]
-    of_rows = _planning(np.concatenate([one.rows for one in series]), np.concatenate(planning), identified)
+    """The fields of a `DurationModel` that compare micro-batches with a fit: ratios, planning, closing, pauses, tail."""
+    fitted = [_columns(start.rows, knee) @ coefficients for start in series]
+    ratios = tuple(start.durations / lasting for start, lasting in zip(series, fitted, strict=True))
+    planning = [np.maximum(start.admitted - start.started, 0.0) for start in series]
+    of_rows = _planning(np.concatenate([start.rows for start in series]), np.concatenate(planning), identified)
     pauses = pauses_of(series, fitted)
     return {
         "ratios": ratios,
-        "times": tuple(one.ended for one in series),
+        "times": tuple(start.ended for start in series),
         "planning": of_rows,
-        "planned": tuple(seconds / (of_rows[0] + of_rows[1] * one.rows) for seconds, one in zip(planning, series, strict=True)),
-        "closing": tuple(one.ended - one.visible for one in series),
+        "planned": tuple(
+            seconds / (of_rows[0] + of_rows[1] * start.rows) for seconds, start in zip(planning, series, strict=True)
+        ),
+        "closing": tuple(start.ended - start.visible for start in series),
         "pauses": pauses,
         "tail": tail_of(np.concatenate(ratios)[~pauses.which]),
         "correlation": _correlation(ratios),
@@ -227,7 +231,7 @@ def _beside(series: Sequence[Series], knee: float, coefficients: Real, identifie
 
 
 def _planning(rows: Real, seconds: Real, identified: bool) -> tuple[float, float]:
-    """Seconds until rows are fixed, per micro-batch and per row; a millisecond at least, so that ratios to it exist."""
+    """Fit the seconds until rows are fixed, per micro-batch (at least 1 ms, so that ratios to it exist) and per row."""
     if not identified:
         return max(float(np.median(seconds)), 1e-3), 0.0
     fixed, per_row, _ = _fit(rows, np.maximum(seconds, 1e-3), 0.0).tolist()
@@ -235,7 +239,7 @@ def _planning(rows: Real, seconds: Real, identified: bool) -> tuple[float, float
 
 
 def _drawn(series: Sequence[Series], random: np.random.Generator, knee: float) -> Real:
-    """A fit to resampled micro-batches, and its knee: any, in some, where too few recordings tell whether there is one."""
+    """A fit to resampled micro-batches, and its knee: at a random place in some, if too few recordings tell about a knee."""
     rows, durations = _resampled(series, random, RUN_TO_RUN)
     if not knee and len(series) < LEAST_FOR_KNEE and random.random() < BENT:
         least, most = np.quantile(rows, [0.05, 0.95])
@@ -244,35 +248,36 @@ def _drawn(series: Sequence[Series], random: np.random.Generator, knee: float) -
 
 
 def _columns(rows: Real, knee: float) -> NDArray[np.float64]:
+    """The matrix of the fit, with one column for each of ``fixed``, ``per_row`` and ``below_knee``."""
     return np.stack([np.ones_like(rows), rows, np.minimum(rows, knee)], axis=1)
 
 
 def _fit(rows: Real, durations: Real, knee: float) -> Real:
-    """Least squares of relative errors, those of outliers weighing less; no coefficient is below zero."""
+    """Least squares of the relative errors, in which outliers weigh less (Huber's weights); no coefficient is negative."""
     matrix = _columns(rows, knee)[:, : 3 if knee else 2]
     scale = matrix.max(axis=0)
     weights = 1 / durations
-    found = np.zeros(matrix.shape[1])
+    coefficients = np.zeros(matrix.shape[1])
     for _ in range(6):
-        found = lsq_linear(matrix / scale * weights[:, None], durations * weights, bounds=(0, np.inf)).x / scale
-        fitted = np.maximum(matrix @ found, 1e-9)
+        coefficients = lsq_linear(matrix / scale * weights[:, None], durations * weights, bounds=(0, np.inf)).x / scale
+        fitted = np.maximum(matrix @ coefficients, 1e-9)
         relative = durations / fitted - 1
         spread = max(1.4826 * float(np.median(np.abs(relative - np.median(relative)))), 1e-6)
         weights = np.sqrt(np.minimum(1.0, HUBER * spread / np.maximum(np.abs(relative), 1e-12))) / fitted
-    return np.append(found, np.zeros(3 - len(found)))
+    return np.append(coefficients, np.zeros(3 - len(coefficients)))
 
 
 def _knee(series: Sequence[Series]) -> float:
-    """Where a knee predicts held-back series better than none; 0, where it does not."""
+    """The rows at which a knee predicts held-back series best; 0 if no knee is clearly better than none."""
     if len(series) < LEAST_FOR_KNEE:
         return 0.0
-    folds = [(one, [other for other in series if other is not one]) for one in series]
-    rows = np.concatenate([one.rows for one in series])
+    folds = [(held, [other for other in series if other is not held]) for held in series]
+    rows = np.concatenate([start.rows for start in series])
 
     def error(knee: float) -> float:
         total = 0.0
         for held, others in folds:
-            known, durations = (np.concatenate([getattr(one, name) for one in others]) for name in ("rows", "durations"))
+            known, durations = (np.concatenate([getattr(other, name) for other in others]) for name in ("rows", "durations"))
             predicted = _columns(held.rows, knee) @ _fit(known, durations, knee)
             total += abs(float(np.median(held.durations / np.maximum(predicted, 1e-9))) - 1)
         return total
@@ -285,33 +290,33 @@ def _knee(series: Sequence[Series]) -> float:
 
 
 def _resampled(series: Sequence[Series], random: np.random.Generator, spread: float) -> tuple[Real, Real]:
-    """Blocks of successive micro-batches, drawn with replacement from each series, each of which has had a speed of its own."""
+    """Rows and durations of blocks of micro-batches, drawn with replacement from each series, which gets a random speed."""
     rows, durations = [], []
-    for one in series:
-        starts = random.integers(len(one), size=-(-len(one) // BLOCK))
-        index = ((starts[:, None] + np.arange(BLOCK)) % len(one)).ravel()[: len(one)]
-        rows.append(one.rows[index])
-        durations.append(one.durations[index] * np.exp(random.normal(0.0, spread)))
+    for start in series:
+        starts = random.integers(len(start), size=-(-len(start) // BLOCK))
+        index = ((starts[:, None] + np.arange(BLOCK)) % len(start)).ravel()[: len(start)]
+        rows.append(start.rows[index])
+        durations.append(start.durations[index] * np.exp(random.normal(0.0, spread)))
     return np.concatenate(rows), np.concatenate(durations)
 
 
 def _unidentified(series: Sequence[Series], draws: int) -> tuple[Real, NDArray[np.float64]]:
-    """All batches have about the same rows, so any part of their work may be per row: all shares, from none to the whole."""
-    rows = float(np.median(np.concatenate([one.rows for one in series])))
-    duration = float(np.median(np.concatenate([one.durations for one in series])))
+    """The fit and its draws where all batches have about the same rows: any share of their work, 0 to 1, may be per row."""
+    rows = float(np.median(np.concatenate([start.rows for start in series])))
+    duration = float(np.median(np.concatenate([start.durations for start in series])))
 
     def split(share: float) -> list[float]:
         return [(1 - share) * duration, share * duration / rows, 0.0]
 
-    # More of them near none and near all, which are the bounds.
+    # Most shares are near 0 and near 1, which decide the bounds of the bands.
     shares = (1 - np.cos(np.pi * np.linspace(0.0, 1.0, draws))) / 2
     return np.array(split(0.4)), np.array([[*split(share), 0.0] for share in shares.tolist()])
 
 
 def _correlation(ratios: Sequence[Real]) -> float:
-    pairs = [(one[:-1] - one.mean(), one[1:] - one.mean()) for one in ratios if len(one) > 3]
+    pairs = [(own[:-1] - own.mean(), own[1:] - own.mean()) for own in ratios if len(own) > 3]
     if not pairs:
         return 0.0
     above = sum(float(a @ b) for a, b in pairs)
-    below = sum(float(((one - one.mean()) ** 2).sum()) for one in ratios)
+    below = sum(float(((own - own.mean()) ** 2).sum()) for own in ratios)
     return above / below if below else 0.0

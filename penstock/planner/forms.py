@@ -1,7 +1,7 @@
-"""The forms in which people have progresses: lines out of files that may be compressed, and the objects within the lines.
+"""The forms in which users keep query progress: reads lines from files that may be compressed, and the objects in the lines.
 
-A progress is found wherever it stands: a line of JSON, an array or objects one after another over many lines, what Python
-prints of ``lastProgress``, in the text of a driver's log, or as a text within a structured log or a platform's event.
+Progress is found as a line of JSON; as an array, or as objects one after another, over many lines; as Python prints
+``lastProgress``; in the text of a driver's log; or as a string within a structured log or a platform's event.
 """
 
 import ast
@@ -20,21 +20,21 @@ from penstock.runs.files import PROGRESS
 
 STANDARD_INPUT = ("-", "/dev/stdin")
 COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
-"""By how a file begins."""
+"""Compressions by the first bytes of a file."""
 OF_SPARK_ALONE = {b"LZ4Block": "lz4", b"\x82SNAPPY": "snappy", b"ZV": "lzf"}
-"""What Spark writes event logs with, in a way of its own."""
+"""Compressions of event logs in formats of Spark's own, which are not read here, by the first bytes of a file."""
 LONGEST = 200_000
-"""Lines that one object may have."""
+"""The most lines of one object."""
 WITHIN = ("log", "message", "msg", "details", "progress", "event", "stream_progress", "jsonPayload", "textPayload")
-"""Under which names logs and platforms hold what a program said."""
+"""Names of the fields in which logs and platforms keep the text that a program wrote."""
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of a recording, the oldest first: one, those of a rolling event log, or those of a directory of logs.
+    """The files of a recording, the oldest first: a single file, a rolling event log, or a directory of logs.
 
     Raises
     ------
-    SourceError: there are none.
+    SourceError: the directory has no files.
     """
     if not path.is_dir():
         return [path]
@@ -49,11 +49,11 @@ def files_of(path: Path) -> list[Path]:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, or of standard input where it is called ``-``; unpacked, whatever it is called.
+    """The lines of a file, or of standard input for ``-``; decompressed, whatever the name of the file.
 
     Raises
     ------
-    SourceError: it is packed as only Spark can unpack it, or is no text. OSError: it cannot be read.
+    SourceError: it is compressed in a format of Spark's own, or is no text. OSError: it cannot be read.
     """
     standard = str(path) in STANDARD_INPUT
     if standard and sys.stdin.buffer.closed:
@@ -88,16 +88,16 @@ def _text(opened: IO[bytes], packed: str | None, path: Path) -> Iterator[str]:
 
 
 class Objects:
-    """The objects in lines of whatever is around them.
+    """Finds JSON objects in lines that may contain anything else, too.
 
-    ``torn`` counts what began as one and did not end.
+    ``torn`` counts the objects that began and did not end.
     """
 
     def __init__(self) -> None:
         self.torn = 0
 
     def of(self, lines: Iterable[str]) -> Iterator[Any]:
-        """Each object, in order."""
+        """Yield each object, in order."""
         begun: list[str] = []
         depth = 0
         for raw in lines:
@@ -105,19 +105,20 @@ class Objects:
             if not line:
                 continue
             whole = _whole(line)
-            if isinstance(whole, dict) and isinstance(said := whole.get("log"), str):  # as containers keep each line
-                line = said.strip()
+            if isinstance(whole, dict) and isinstance(text := whole.get("log"), str):  # the log of a container
+                line = text.strip()
                 whole = _whole(line)
             if not line:
                 continue
             if whole is not None:
-                if begun and not _is_said(whole):  # a line of a longer object may be one, too
+                if begun and not _is_said(whole):  # a line of a longer object may be an object, too
                     begun.append(line)
                     continue
                 self.torn += bool(begun)
                 begun, depth = [], 0
                 yield from self._within(whole)
                 continue
+            # The object has several lines: collect them until its brackets are balanced.
             if not begun:
                 opening = _opening(line)
                 if opening is None:
@@ -134,7 +135,7 @@ class Objects:
         self.torn += bool(begun)
 
     def _within(self, found: Any, depth: int = 0) -> Iterator[Any]:
-        """What is in an array, or in a text within an object."""
+        """Yield the objects in a value: the items of an array, and those in the texts within an object."""
         if isinstance(found, list):
             for each in found:
                 yield from self._within(each, depth)
@@ -142,58 +143,59 @@ class Objects:
             yield from self.of(found.splitlines())
         elif isinstance(found, dict):
             inner = [found[name] for name in WITHIN if isinstance(found.get(name), str | dict)]
-            inner = [one for one in inner if isinstance(one, dict) or "batchId" in one or "durationMs" in one]
+            inner = [part for part in inner if isinstance(part, dict) or "batchId" in part or "durationMs" in part]
             if is_progress(found) or "Event" in found or not inner or depth > 4:
                 yield found
-            for one in () if is_progress(found) or "Event" in found else inner:
-                yield from self._within(one, depth + 1)
+            for part in () if is_progress(found) or "Event" in found else inner:
+                yield from self._within(part, depth + 1)
 
 
 def is_progress(entry: Any) -> bool:
-    """Whether an object is a progress, be it of Spark 2, which numbers no micro-batches."""
+    """Whether an object is query progress; that of Spark 2 need not number its micro-batches."""
     return isinstance(entry, dict) and "sources" in entry and ("batchId" in entry or "durationMs" in entry)
 
 
 def _is_said(whole: Any) -> bool:
-    """Whether an object in one line is one of its own, and not a part of a longer one."""
+    """Whether an object in one line stands for itself, and is not a part of a longer object."""
     if isinstance(whole, list):
         return any(map(_is_said, whole))
     return isinstance(whole, dict) and (is_progress(whole) or bool({"Event", *WITHIN} & whole.keys()))
 
 
 def _whole(line: str) -> Any:
-    """What a line holds, if that is an object, an array, or a text with one."""
+    """The object or array in a line, or a string that holds progress; None for other lines."""
     if line[:1] not in ("{", "[", '"') or line[-1] not in '}]"':
         return None
     try:
-        found = msgspec.json.decode(line)
+        value = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         try:
-            found = json.loads(line)  # which knows NaN
+            value = json.loads(line)  # unlike msgspec it accepts NaN
         except (ValueError, RecursionError):
             return None
-    return found if isinstance(found, dict | list) or "batchId" in str(found) else None
+    return value if isinstance(value, dict | list) or "batchId" in str(value) else None
 
 
 _SAID = re.compile(r"""progress: *(?=[{\[])|^(?=[{\[])|(?=\{ ?['"](?:id|runId|batchId)['"])""")
 
 
 def _opening(line: str) -> int | None:
-    """Where in a line an object begins that may be a progress, or several."""
-    found = _SAID.search(line)
-    return None if found is None else found.end()
+    """The place in a line where an object or array begins that may be progress; None if none does."""
+    match = _SAID.search(line)
+    return None if match is None else match.end()
 
 
 _QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
 
 def _deeper(line: str) -> int:
+    """The number of brackets that a line opens, less those that it closes; brackets in strings do not count."""
     bare = _QUOTED.sub("", line)
     return bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
 
 
 def _parsed(text: str) -> Any:
-    """An object as JSON has it, or as Python prints it; None where it is neither."""
+    """Parse text that is JSON, several JSON objects, or printed by Python; None if it is none of these."""
     end = max(text.rfind("}"), text.rfind("]")) + 1
     for read in (json.loads, ast.literal_eval):
         try:
@@ -204,14 +206,14 @@ def _parsed(text: str) -> Any:
 
 
 def _several(text: str) -> list[Any] | None:
-    """Objects one after another."""
-    decode, found, at = json.JSONDecoder().raw_decode, list[Any](), 0
+    """The JSON objects that follow one another in a text; None if it begins with none."""
+    decode, objects, at = json.JSONDecoder().raw_decode, list[Any](), 0
     while at < len(text):
         try:
             made, at = decode(text, at)
         except (ValueError, RecursionError):
-            return found or None
-        found.append(made)
+            return objects or None
+        objects.append(made)
         while at < len(text) and text[at] in ", \n\r\t":
             at += 1
-    return found
+    return objects

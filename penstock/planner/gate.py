@@ -1,7 +1,7 @@
-"""Spark's gate between micro-batches, simulated batch by batch: what the documents say, and SPARK.md measured.
+"""A simulation, batch by batch, of Spark's gate between micro-batches, as Spark documents it and as measurements showed it.
 
-The trigger's grid is counted from the epoch; a batch that outlasts its interval is followed at once. Without an
-interval the gate is asked when a batch has ended, and every 10 ms while it is closed.
+Triggers lie on a grid that counts from the epoch; a batch that outlasts its interval is followed by the next one at once.
+Without an interval, Spark asks the gate when a batch has ended, and every 10 ms while the gate is closed.
 """
 
 import math
@@ -16,10 +16,11 @@ from penstock.planner.arrivals import Flow, counted, reached
 Real = NDArray[np.float64]
 
 POLL_S = 0.01
+"""How often Spark asks a closed gate if no trigger interval is set."""
 SAMPLES = 40_000
-"""Rows whose latency is taken, evenly among all."""
+"""Number of rows whose latency is computed, evenly spaced among all."""
 LEAST_S = 1e-4
-"""No micro-batch is shorter."""
+"""The shortest duration of a micro-batch."""
 
 
 def _ones() -> Real:
@@ -36,16 +37,16 @@ def _empty() -> Real:
 
 @dataclass(frozen=True)
 class Work:
-    """What micro-batches take: those of small numbers as the arrays say, then these again, round and round. All in seconds.
+    """The durations of simulated micro-batches. Arrays have one entry per micro-batch, and are repeated. Times are in seconds.
 
     Parameters
     ----------
     fixed, per_row, below_knee, knee: a micro-batch of n rows lasts ``fixed + per_row n + below_knee min(n, knee)``.
-    ratios: times which it does. pauses: for which it stands besides.
-    planning, planning_per_row, planned: until its rows are fixed, and times which that is.
+    ratios: factors of that duration. pauses: added to it.
+    planning, planning_per_row, planned: until its rows are fixed: per micro-batch, per row, and factors of that time.
     closing: from when its results are visible to its end.
-    stops, stands: moments at which all stands still, and for how long.
-    longer: what the first micro-batches take besides.
+    stops, stands: moments at which everything stands still, and for how long; not repeated.
+    longer: added to the first micro-batches; not repeated.
     """
 
     fixed: float
@@ -65,7 +66,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Gate:
-    """When a micro-batch begins, and what it takes: seconds and rows."""
+    """When a micro-batch begins, and how many rows it takes; ``trigger`` (0 for none) and ``max_delay`` are in seconds."""
 
     trigger: float = 0.0
     min_rows: float = 1.0
@@ -75,7 +76,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Passage:
-    """Micro-batches of a simulation: times in seconds, and ``taken``, the rows taken by the end of each."""
+    """The micro-batches of a simulation: times in seconds, and ``taken``, the cumulative rows taken by the end of each."""
 
     started: Real
     admitted: Real
@@ -85,17 +86,17 @@ class Passage:
 
     @property
     def rows(self) -> Real:
-        """Rows of each."""
+        """The rows of each micro-batch."""
         return np.diff(self.taken, prepend=0.0)
 
     @property
     def departures(self) -> Flow:
-        """The rows as they become visible: what arrives where this query's results are read."""
+        """The flow of rows as they become visible, which arrives at a query that reads this query's results."""
         times, counts = np.repeat(self.visible, 2), np.repeat(self.taken, 2)
         return Flow(np.append(0.0, times), np.append([0.0, 0.0], counts)[:-1])
 
     def latencies(self, births: Flow, since: float = 0.0, until: float = math.inf) -> tuple[Real, Real]:
-        """Births of rows evenly chosen among those born in a span, and the time from there until they were visible."""
+        """Arrival times of rows, sampled evenly among those that arrived in a span, and their latencies until visible."""
         if not len(self.taken):
             return np.empty(0), np.empty(0)
         low, high = births.count(since), min(births.count(until), float(self.taken[-1]))
@@ -110,12 +111,12 @@ class Passage:
 def pass_gate(
     flow: Flow, gate: Gate, work: Work, *, until: float, free: float = 0.0, first: float = math.inf, batches: int = 200_000
 ) -> Passage:
-    """Run micro-batches until a time.
+    """Simulate the micro-batches of one query until a time.
 
     Parameters
     ----------
-    until: no trigger begins later; rows beyond are not taken.
-    free: when the first trigger may begin. first: rows of the first micro-batch, at most. batches: at most.
+    until: the latest time at which a trigger may begin; rows beyond are not taken.
+    free: when the first trigger may begin. first: most rows of the first micro-batch. batches: most micro-batches.
     """
     columns = _passed(
         flow.times,
@@ -135,7 +136,7 @@ def pass_gate(
 
 
 def compiled() -> None:
-    """Have the simulation compiled, where it is not yet."""
+    """Compile the simulation, if that has not been done yet."""
     pass_gate(Flow(np.zeros(1), np.zeros(1)), Gate(), Work(1.0), until=0.0)
 
 
@@ -146,7 +147,7 @@ def _next(time, interval):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _grid(time, step, target):  # type: ignore[no-untyped-def]
-    """The first of the moments ``time + k step`` (those of the grid, for an interval) not before a target."""
+    """The first of the moments ``time + k step`` that is not before a target."""
     return time + max(0.0, math.ceil((target - time) / step - 1e-9)) * step
 
 
@@ -154,12 +155,12 @@ def _grid(time, step, target):  # type: ignore[no-untyped-def]
 def _passed(  # type: ignore[no-untyped-def]
     times, counts, rules, batches, costs, ratios, pauses, planned, closing, stops, stands, longer
 ):
-    """The columns of a `Passage`; ``rules`` are those of a `Gate`, and ``until, free, first``; ``costs`` the scalars of a
-    `Work`.
+    """`pass_gate`, compiled: the columns of a `Passage`. ``rules`` has a `Gate` and ``until, free, first``; ``costs`` has the
+    scalars of a `Work`.
     """
     interval, needed, delay, most, until, free, first = rules
     fixed, per_row, below_knee, knee, planning_fixed, planning_per_row = costs
-    found = np.empty((5, 1024))
+    columns = np.empty((5, 1024))
     taken, opened, number, stop = 0.0, -np.inf, 0, 0
     time = math.ceil(free / interval - 1e-9) * interval if interval > 0 else free
     while number < batches and time <= until:
@@ -167,6 +168,7 @@ def _passed(  # type: ignore[no-untyped-def]
         planning = (planning_fixed + planning_per_row * there) * planned[number % len(planned)]
         waiting = math.floor(counted(times, counts, time + planning) + 1e-6) - taken
         due = opened + delay
+        # If the gate stays closed, go on to the first trigger that finds it open.
         if not (waiting >= needed or (waiting >= 1 and time + planning >= due)):
             if waiting < 1 and time + planning >= due:
                 opened, due = time, time + delay  # a delay that ends without rows begins again
@@ -186,20 +188,20 @@ def _passed(  # type: ignore[no-untyped-def]
         if number < len(longer):
             lasting += longer[number]
         while stop < len(stops) and stops[stop] < time + lasting:
-            lasting += max(0.0, min(stands[stop], stops[stop] + stands[stop] - time))  # what is left of it, if it began before
+            lasting += max(0.0, min(stands[stop], stops[stop] + stands[stop] - time))  # only its rest, if it began before
             stop += 1
         planning = min(planning, lasting)
         taken += rows
-        if number == found.shape[1]:
+        if number == columns.shape[1]:
             wider = np.empty((5, 2 * number))
-            wider[:, :number] = found
-            found = wider
-        found[0, number] = time
-        found[1, number] = time + planning
-        found[2, number] = time + max(planning, lasting - closing[number % len(closing)])
-        found[3, number] = time + lasting
-        found[4, number] = taken
+            wider[:, :number] = columns
+            columns = wider
+        columns[0, number] = time
+        columns[1, number] = time + planning
+        columns[2, number] = time + max(planning, lasting - closing[number % len(closing)])
+        columns[3, number] = time + lasting
+        columns[4, number] = taken
         opened = time
         number += 1
         time = max(time + lasting, _next(time, interval)) if interval > 0 else time + lasting
-    return found[:, :number]
+    return columns[:, :number]

@@ -1,8 +1,8 @@
-"""Several queries on one driver: their micro-batches compete for its cores, and each takes longer than alone.
+"""Several queries on one driver: their micro-batches compete for its cores, and each lasts longer than alone.
 
-A micro-batch has a part that costs the same whatever its rows, which keeps one core busy, and a part for its rows, which
-keeps as many as the query has tasks at once. While more cores are wanted than there are, all go on at the same share of
-their speed (Spark's fair pools). Triggers of one interval begin at the same moments, for Spark counts them from the epoch.
+A micro-batch has a fixed part, which keeps one core busy, and a part for its rows, which keeps as many cores busy as the query
+has tasks. While more cores are wanted than there are, all micro-batches run at the same share of their speed (Spark's fair
+pools). Triggers of the same interval begin at the same moments, for Spark counts them from the epoch.
 """
 
 import math
@@ -18,20 +18,20 @@ from penstock.planner.prediction import QUANTILES
 Real = NDArray[np.float64]
 
 SPAN_S, WARMING = 600.0, 0.1
-"""Seconds that are simulated, and the share at the beginning that is left out."""
+"""Seconds that are simulated, and the share of them at the beginning that is ignored."""
 POINTS = 20
-"""Rows of a micro-batch whose latency is taken, evenly among all."""
+"""Rows per micro-batch whose latency is computed, evenly spaced."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a query asks of a driver.
+    """The load of a query on a driver.
 
     Parameters
     ----------
     rate: rows per second. trigger: seconds between the starts of micro-batches, 0 for none.
     fixed: seconds of one core per micro-batch. per_row: seconds of ``tasks`` cores per row.
-    ratios: recorded durations over those fitted, one after the other.
+    ratios: recorded durations over fitted ones, in order; they are repeated.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Load:
 
     @property
     def cores(self) -> float:
-        """Cores that it keeps busy in the mean, where its trigger leaves it time."""
+        """Mean number of cores that the query keeps busy, if it keeps up with its trigger."""
         interval = self.trigger or max(self.fixed / max(1 - self.rate * self.per_row, 1e-9), 1e-3)
         return self.fixed / interval + self.rate * self.per_row * self.tasks
 
 
 def load_of(name: str, calibration: Calibration) -> Load:
-    """What a recorded run asks of a driver, as it is; of several queries, all together."""
+    """The load of a recorded run at its present setting; several queries are taken together."""
     setting = calibration.today
     durations = [(query, query.under(gate_of(setting))) for query in calibration.queries]
     tasks = min(setting.cores or math.inf, setting.partitions or math.inf)
@@ -58,8 +58,8 @@ def load_of(name: str, calibration: Calibration) -> Load:
         name,
         calibration.arrivals.rate,
         setting.interval,
-        sum(one.fixed * one.mean_ratio for _, one in durations),
-        sum(one.per_row * one.mean_ratio * query.observed.rows_per_source_row for query, one in durations),
+        sum(model.fixed * model.mean_ratio for _, model in durations),
+        sum(model.per_row * model.mean_ratio * query.observed.rows_per_source_row for query, model in durations),
         tasks if math.isfinite(tasks) else 1.0,
         tuple((np.concatenate(durations[0][1].ratios) / durations[0][1].mean_ratio).tolist()),
     )
@@ -67,7 +67,7 @@ def load_of(name: str, calibration: Calibration) -> Load:
 
 @dataclass
 class _Running:
-    """A query in the simulation: what is left of its micro-batch, and what it has done."""
+    """The state of a query in the simulation: the rest of its micro-batch, in seconds alone, and when that began."""
 
     load: Load
     next_start: float
@@ -84,40 +84,42 @@ class _Running:
 
     @property
     def wanted(self) -> float:
-        """Cores, now."""
+        """Cores that the present part of the micro-batch can use."""
         return 1.0 if self.fixed_left > 0 else self.load.tasks
 
     def left(self) -> float:
-        """Seconds to the end of the present part, alone."""
+        """Seconds to the end of the present part at full speed."""
         return self.fixed_left if self.fixed_left > 0 else self.rows_left
 
 
 def shared(loads: Sequence[Load], cores: float, *, span: float = SPAN_S) -> dict[str, dict[str, float]]:
-    """Latencies of queries that share a driver, by name; infinite for all, where the cores do not suffice."""
+    """Simulate queries that share a driver: latency figures by query, in seconds; infinite if the cores do not suffice."""
     if sum(load.cores for load in loads) >= cores:
         return {load.name: dict.fromkeys(("mean", *QUANTILES), math.inf) for load in loads}
     running = [_Running(load, load.trigger, 0.0) for load in loads]
     latencies: dict[str, list[Real]] = {load.name: [] for load in loads}
     rows: dict[str, list[float]] = {load.name: [] for load in loads}
     time = 0.0
+    # From one event to the next, a start or the end of a part, all speeds stay the same.
     while time < span:
-        active = [one for one in running if one.busy]
-        speed = min(1.0, cores / sum(one.wanted for one in active)) if active else 1.0
-        starts = [one.next_start for one in running if not one.busy]
-        ends = [time + one.left() / speed for one in active]
+        active = [query for query in running if query.busy]
+        speed = min(1.0, cores / sum(query.wanted for query in active)) if active else 1.0
+        starts = [query.next_start for query in running if not query.busy]
+        ends = [time + query.left() / speed for query in active]
         after = min([*starts, *ends])
-        for one in active:
-            _work(one, (after - time) * speed)
+        for query in active:
+            _work(query, (after - time) * speed)
         time = after
-        for one in running:
-            if not one.busy and one.began > 0:
-                _finish(one, time, span, latencies[one.load.name], rows[one.load.name])
-            if not one.busy and one.next_start <= time + 1e-9:
-                _begin(one, time)
+        for query in running:
+            if not query.busy and query.began > 0:
+                _finish(query, time, span, latencies[query.load.name], rows[query.load.name])
+            if not query.busy and query.next_start <= time + 1e-9:
+                _begin(query, time)
     return {load.name: _summary(latencies[load.name], rows[load.name]) for load in loads}
 
 
 def _begin(one: _Running, time: float) -> None:
+    """Begin a micro-batch with the rows that arrived since the one before began."""
     load = one.load
     ratio = load.ratios[one.number % len(load.ratios)]
     one.opened, one.admitted = one.admitted, time
@@ -136,6 +138,7 @@ def _work(one: _Running, seconds: float) -> None:
 
 
 def _finish(one: _Running, time: float, span: float, latencies: list[Real], rows: list[float]) -> None:
+    """End a micro-batch: note the latencies of its rows, and when the next one may start."""
     if time > WARMING * span:
         births = one.opened + (np.arange(POINTS) + 0.5) / POINTS * (one.admitted - one.opened)
         latencies.append(time - births)
@@ -146,6 +149,7 @@ def _finish(one: _Running, time: float, span: float, latencies: list[Real], rows
 
 
 def _summary(latencies: list[Real], weights: list[float]) -> dict[str, float]:
+    """Mean and quantiles, in which a micro-batch weighs as much as its rows."""
     if not latencies:
         return dict.fromkeys(("mean", *QUANTILES), math.inf)
     values = np.concatenate(latencies)
@@ -153,5 +157,5 @@ def _summary(latencies: list[Real], weights: list[float]) -> dict[str, float]:
     order = np.argsort(values)
     cumulated = np.cumsum(weight[order]) / weight.sum()
     places = {name: min(int(np.searchsorted(cumulated, p)), len(order) - 1) for name, p in QUANTILES.items()}
-    found = {name: float(values[order[place]]) for name, place in places.items()}
-    return {"mean": float(np.average(values, weights=weight)), **found}
+    quantiles = {name: float(values[order[place]]) for name, place in places.items()}
+    return {"mean": float(np.average(values, weights=weight)), **quantiles}

@@ -1,9 +1,9 @@
-"""What recordings say of a query, or of the queries of a run that are joined by hops."""
+"""Observations: the micro-batches, latencies and settings that recordings of a query, or of all queries of a run, show."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,7 @@ from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.arrivals import Flow
 from penstock.planner.gate import Passage
 from penstock.planner.prediction import QUANTILES, summary
-from penstock.planner.reading import Found, Progress, find
+from penstock.planner.reading import Found, Progress, Task, find
 from penstock.planner.series import Series, series_of
 from penstock.planner.setting import Setting
 from penstock.runs.batches import BatchRecord, records_in
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from penstock.queueing.plot import Plot
 
 WARM_RATIO = 1.15
-"""A micro-batch is warm once the running median of durations, for its rows, is within so much of the later ones'."""
+"""The warm-up ends once the running median of durations is below this multiple of later durations for as many rows."""
 LEAST_TIMED = 20
-"""Results without which a latency is not of results: those of timers and windows have none, and a few say nothing."""
+"""Timed results that are needed to take the latency from them; results of timers and windows are not timed."""
 LEAST_WARM = 8
-"""Warm micro-batches without which nothing is fitted."""
+"""Warm micro-batches that are needed to fit a model."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something seen in a recording, and what was done about it."""
+    """A peculiarity of a recording, and how it was dealt with."""
 
     kind: Literal["torn", "missing", "restart", "warm-up", "trigger", "short", "late", "earlier"]
     text: str
@@ -52,23 +52,23 @@ class Note:
 
 @dataclass(frozen=True)
 class QueryObservation:
-    """What was seen of one query.
+    """What the recordings show of one query.
 
     Parameters
     ----------
-    name: the query's, or its identifier's beginning.
-    upstream: the query whose results it reads by a hop; None, if it reads a source.
+    name: of the query, or else the beginning of its identifier.
+    upstream: the query whose results it reads by a hop; None if it reads a source.
     series: warm micro-batches, one series for each start in each recording.
-    cold: the same with the warm-up.
-    setting: the gate, as far as it was recorded or can be inferred, of the last recording.
+    cold: all micro-batches, with the warm-up, one series for each start in each recording.
+    setting: the gate of the last recording, as far as it was recorded or can be inferred.
     trigger_inferred: whether the trigger was inferred from the starts of micro-batches.
     rows_per_source_row: rows it reads for each row of the run's source.
-    latency_ms: of results, as measured by a run of Penstock, by recording; empty for others.
-    records: all progresses, in order.
+    latency_ms: latencies of results, one histogram per recording of a run of Penstock; empty for other queries.
+    records: all progress records, in order.
     service_us: mean service time of an event by element, where a run of Penstock measured it.
-    events: of each element, for each row that the query reads.
-    instances: of all keyed elements, by the time of each commit, where a run of Penstock counted them.
-    hottest: the key of each element that has most of its events, and its share of them.
+    events: number of events by element, for each row that the query reads.
+    instances: (time of a commit, number of instances of all keyed elements), where a run of Penstock counted them.
+    hottest: by element, the key with the most events, and its share of the element's events.
     """
 
     name: str
@@ -87,16 +87,16 @@ class QueryObservation:
 
     @property
     def batches(self) -> int:
-        """Warm micro-batches."""
+        """Number of warm micro-batches."""
         return sum(map(len, self.series))
 
     def latency(self) -> dict[str, float]:
-        """Mean and quantiles over the last recording's warm micro-batches, by name, in seconds.
+        """Mean and quantiles of the latency over the last recording's warm micro-batches, by name, in seconds.
 
-        Of a run of Penstock they are measured: of each result that an event caused, from the intended send time. Of others,
-        and where fewer than 20 results were caused by events and not by timers or windows, they are derived: each row is
-        taken to have come at a moment between the two admissions that its arrival lies between, where the progress of both
-        is there, and to be done when its micro-batch is. Empty where nothing is known.
+        For a run of Penstock they are measured, from an event's intended send time to each result that it caused. For other
+        queries, and where fewer than 20 results were caused by events (not by timers or windows), they are derived: rows
+        are assumed to arrive evenly between two successive admissions whose progress was both recorded, and to be done
+        when their micro-batch is. Empty where nothing is known.
         """
         if self.timed >= LEAST_TIMED:
             measured = self.latency_ms[-1]
@@ -104,22 +104,22 @@ class QueryObservation:
             return {"mean": (measured.mean or 0.0) / 1e3, **quantiles}
         if self.upstream is not None or not self.series:
             return {}
-        found = [derived(part) for part in _unbroken(self.series[-1]) if len(part) > 1]
-        return summary(np.concatenate(found)) if found else {}
+        latencies = [derived(part) for part in _unbroken(self.series[-1]) if len(part) > 1]
+        return summary(np.concatenate(latencies)) if latencies else {}
 
     @property
     def timed(self) -> int:
-        """Results of the last recording whose latency was measured."""
+        """Number of results of the last recording whose latency was measured."""
         return self.latency_ms[-1].count if self.latency_ms else 0
 
     @property
     def latency_kind(self) -> Literal["measured", "derived"]:
-        """How `latency` is known: of results that were timed, or from when rows are taken to have arrived."""
+        """Whether `latency` is measured on results that were timed, or derived from the assumed arrival times of rows."""
         return "measured" if self.timed >= LEAST_TIMED else "derived"
 
     @property
     def latency_words(self) -> str:
-        """How `latency` is known, and of how many."""
+        """In words, whether `latency` is measured or derived, and from how many results or rows."""
         if self.latency_kind == "measured":
             return f"measured, of {self.timed:,} results"
         return f"derived, of {sum(self.series[-1].rows):,.0f} rows" if self.series else "derived"
@@ -127,25 +127,25 @@ class QueryObservation:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen in one or more recordings.
+    """What one or more recordings show.
 
     Parameters
     ----------
-    queries: those that others read from first.
-    tasks: of an event log, of each task its stage, its seconds, and those of garbage collection.
-    edges: from element to element, of a run of Penstock.
-    manifest, start: of the last recording, what a run of Penstock is and how it was last started; None for others.
+    queries: a query comes after the query that it reads from.
+    tasks: of all queries, from an event log.
+    edges: from element to element, for a run of Penstock.
+    manifest, start: the manifest and the last start of the last recording; None if it is no run of Penstock.
     """
 
     queries: tuple[QueryObservation, ...]
     notes: tuple[Note, ...]
-    tasks: tuple[tuple[int, float, float], ...]
+    tasks: tuple[Task, ...]
     edges: tuple[tuple[str, str], ...]
     manifest: Manifest | None = None
     start: Start | None = None
 
     def plot(self, query: str | None = None) -> "Plot":
-        """Duration, rate and what waits over time, drawn: a figure of matplotlib's, which a notebook shows.
+        """Draw durations, rate and waiting rows over time: a matplotlib figure, which a notebook shows.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Observation:
         return over_time(self.queries[0] if query is None else self.query(query))
 
     def _repr_html_(self) -> str:
-        """In a notebook: what was seen of each query."""
+        """HTML for notebooks: a table of the latencies of each query."""
         return "".join(
             table(
                 f"{query.name}: {query.batches} warm micro-batches",
@@ -167,7 +167,7 @@ class Observation:
         )
 
     def query(self, name: str) -> QueryObservation:
-        """One by its name."""
+        """The query with this name."""
         return next(query for query in self.queries if query.name == name)
 
 
@@ -179,14 +179,14 @@ def observe(
     Parameters
     ----------
     sources: each the directory of a run of Penstock, a file of progress as JSON lines, or a Spark event log.
-    query: which one, by name or by the beginning of its identifier, where a recording has several.
+    query: name, or beginning of the identifier, of the query to observe, where a recording has several.
     cores: that the query has, where the recording does not say.
-    progress: told now and then how many bytes of a recording have been read, and of how many.
+    progress: called now and then with the bytes of a recording that have been read, and their total.
 
     Raises
     ------
     SourceError: a recording cannot be read or has no progress.
-    ConfigurationError: it has several queries and none was chosen, or not the one that was.
+    ConfigurationError: it has several queries and none was chosen, or it lacks the chosen one.
 
     Examples
     --------
@@ -200,18 +200,18 @@ def observe(
     for place in places:
         meet(place)
     recordings = [_Recording.of(place, progress) for place in places]
-    if all(len(recording.queries) == 1 for recording in recordings):  # the same query, whatever it is called
+    if all(len(recording.queries) == 1 for recording in recordings):  # one query, even if it is named differently
         for recording in recordings:
             recording.rename(next(iter(recordings[-1].queries)))
     return _observed(recordings, _chosen(recordings, query), cores)
 
 
 def observe_running(directory: Path, records: Sequence[Record], ledgers: Mapping[str, Sequence[BatchRecord]]) -> Observation:
-    """What a run of Penstock shows that is on, from what it has reported and committed so far, by group.
+    """Observe a run of Penstock that goes on, from its progress and, by group, its committed micro-batches so far.
 
     Raises
     ------
-    ConfigurationError: it has queries that are not modelled together.
+    ConfigurationError: a group reads from several groups, which is not modelled.
     """
     recording = _Recording.made(Found(directory, list(records)))
     recording.ledgers = {name: list(ledgers.get(name, ())) for name in recording.queries}
@@ -219,8 +219,9 @@ def observe_running(directory: Path, records: Sequence[Record], ledgers: Mapping
 
 
 def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: float | None) -> Observation:
+    """Combine the recordings of the named queries into an observation."""
     notes = [note for recording in recordings for note in recording.notes(names)]
-    upstream = {name: other for name, other in recordings[-1].upstream.items() if other in names}  # else it is a source's
+    upstream = {name: other for name, other in recordings[-1].upstream.items() if other in names}  # else: reads a source
     queries = []
     for name in names:
         seen = [recording for recording in recordings if name in recording.queries]
@@ -239,7 +240,7 @@ def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: f
                 setting,
                 inferred,
                 seen[-1].rows_per_source_row(name) if name in upstream else 1.0,
-                tuple(recording.latency(name) for recording in seen if recording.ledgers.get(name)),
+                tuple(map(_Recording.latency, seen, repeat(name))) if any(part.ledgers.get(name) for part in seen) else (),
                 tuple(record for recording in seen for record in recording.queries[name]),
                 *seen[-1].service(name),
                 seen[-1].instances(name),
@@ -253,7 +254,7 @@ def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: f
 
 @dataclass
 class _Recording:
-    """One file or directory: its progresses by query, and what a run of Penstock has beside them."""
+    """One file or directory: its progress records by query, and the files of a run of Penstock."""
 
     found: Found
     queries: dict[str, list[Record]]
@@ -271,11 +272,11 @@ class _Recording:
 
     @classmethod
     def made(cls, found: Found) -> "_Recording":
-        """The recording at a path, but for the ledgers."""
+        """The recording of the progress in ``found``, with empty ledgers."""
         path = found.path
         queries: dict[str, list[Record]] = {}
         names: dict[str, str] = {}
-        called: dict[str, str] = {}  # by identifier
+        called: dict[str, str] = {}  # name by identifier
         for record in found.records:
             if not record.sources:  # idle: only its identifier is known
                 if record.query in called:
@@ -293,7 +294,7 @@ class _Recording:
                     "record the application without --real-time."
                 )
             recording.start = last_start(path)
-            present = manifest.hops if manifest.layout.moves else {}  # it has had other groups
+            present = manifest.hops if manifest.layout.moves else {}  # other groups are from before a move
             recording.queries = {name: records for name, records in queries.items() if name in present or not present}
             if not recording.queries:
                 raise SourceError(
@@ -302,19 +303,19 @@ class _Recording:
         return recording
 
     def rename(self, name: str) -> None:
-        """Give the only query a name."""
+        """Rename the only query."""
         (known,) = self.queries
         self.queries = {name: self.queries[known]}
         self.ledgers = {name: self.ledgers.get(known, [])}
 
     @property
     def elements(self) -> list[ElementDescription]:
-        """Of a run of Penstock."""
+        """The elements of a run of Penstock; empty for other recordings."""
         return [] if self.manifest is None else self.manifest.topology.elements
 
     @property
     def upstream(self) -> dict[str, str]:
-        """The query that each query reads from, by the streams of the topology."""
+        """By query, the query that it reads from, according to the streams of the topology."""
         groups = {} if self.manifest is None else self.manifest.groups
         emitted: dict[str, set[str]] = {}
         for element in self.elements:
@@ -334,7 +335,7 @@ class _Recording:
         return {name: others.pop() for name, others in reads.items() if others}
 
     def series(self, name: str) -> list[Series]:
-        """One for each start, in order; made once, since it takes most of the time of a long recording."""
+        """The query's series, one for each start, in order; cached, since making them takes most of the time."""
         if name not in self._series:
             self._series[name] = self._made_series(name)
         return self._series[name]
@@ -362,14 +363,14 @@ class _Recording:
                 gate |= {key: options[key] for key in ("max_delay",) if key in options}
             if "max_rows" not in gate and warm and (most := warm[-1].maximum) is not None:
                 gate["max_rows"] = most
-        found = cores or _cores(self.start)
+        known_cores = cores or _cores(self.start)
         partitions = (self.manifest and self.manifest.partitions) or max(
             (r.partitions or 0 for r in self.queries[name]), default=0
         )
-        return Setting(trigger=trigger, cores=found, partitions=partitions or None, **gate), inferred
+        return Setting(trigger=trigger, cores=known_cores, partitions=partitions or None, **gate), inferred
 
     def rows_per_source_row(self, name: str) -> float:
-        """By what the queries between the source and this one make of a row."""
+        """Rows that the query reads for each row of the source, which the queries before it multiply or reduce."""
         first = name
         while first in self.upstream:
             first = self.upstream[first]
@@ -377,7 +378,7 @@ class _Recording:
         return float(rows[name] / rows[first]) if first != name and rows[first] else 1.0
 
     def latency(self, name: str) -> Histogram:
-        """Of the results of warm micro-batches."""
+        """The measured latency of the results of warm micro-batches."""
         first = min((warm.numbers[0] for warm in map(_warm, self.series(name)) if len(warm)), default=0)
         measured = Histogram()
         for record in self.ledgers.get(name, ()):
@@ -386,7 +387,7 @@ class _Recording:
         return measured
 
     def service(self, name: str) -> tuple[dict[str, float], dict[str, float]]:
-        """By element: mean service time of an event in microseconds, and events for each row of the query."""
+        """By element: the mean service time of an event in microseconds, and the events per row that the query reads."""
         busy: dict[str, tuple[float, int]] = {}
         for record in self.ledgers.get(name, ()):
             for element, tally in record.elements.items():
@@ -399,52 +400,56 @@ class _Recording:
         )
 
     def instances(self, name: str) -> tuple[tuple[float, int], ...]:
-        """Of the keyed elements that keep theirs for ever, after each micro-batch; of a partition that had no events its last
-        count stands. Instances that expire, and windows, come and go.
+        """After each commit: its time, and the number of instances of the keyed elements that keep their instances for ever.
+
+        Elements whose instances expire, and windows, are left out. A partition without events counts as it last did.
         """
         passing = {element.name for element in self.elements if element.expires_s is not None or element.note}
         alive: dict[tuple[str, int], int] = {}
-        found = []
+        counts = []
         for record in self.ledgers.get(name, ()):
             for element, tally in record.elements.items():
                 if element in passing:
                     continue
                 alive.update({(element, partition): count for partition, count in tally.instances.items()})
-            found.append((record.committed_us / 1e6, sum(alive.values())))
-        return tuple(found)
+            counts.append((record.committed_us / 1e6, sum(alive.values())))
+        return tuple(counts)
 
     def hottest(self, name: str) -> dict[str, tuple[str, float]]:
-        """By element: the key with most events, and its share of them."""
+        """By element, the key with the most events, and its share of them."""
         totals: dict[str, ElementTally] = {}
         for record in self.ledgers.get(name, ()):
             for element, tally in record.elements.items():
-                one = totals.setdefault(element, ElementTally())
-                one.hottest.merge(tally.hottest)
-                one.events += tally.events
-        found = {element: (one.hottest.most(1), one.events) for element, one in totals.items()}
-        return {element: (most[0][0], most[0][1] / events) for element, (most, events) in found.items() if most}
+                total = totals.setdefault(element, ElementTally())
+                total.hottest.merge(tally.hottest)
+                total.events += tally.events
+        leaders = {element: (total.hottest.most(1), total.events) for element, total in totals.items()}
+        return {element: (most[0][0], most[0][1] / events) for element, (most, events) in leaders.items() if most}
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
-        """From element to element, by the streams of the topology."""
+        """Pairs of elements of which the second reads a stream that the first emits."""
         return tuple(
             (one.name, other.name) for one in self.elements for other in self.elements if set(one.emits) & set(other.inputs)
         )
 
     def notes(self, names: Iterable[str]) -> list[Note]:
+        """Notes on what is cut off, implausible, left out or missing in the recording, and on restarts."""
         path, notes = self.found.path, []
         if self.found.torn:
             notes.append(Note("torn", f"{self.found.torn} lines of {path} are cut off or no progress, and are left out."))
         if self.found.odd:
             notes.append(
-                Note("torn", f"{self.found.odd} progresses of {path} have times or durations that cannot be, and are left out.")
+                Note(
+                    "torn", f"{self.found.odd} progress records of {path} have impossible times or durations, and are left out."
+                )
             )
         if self.found.earlier:
             notes.append(
                 Note(
                     "earlier",
-                    f"{path} has {self.found.earlier:,} progresses before the last {len(self.found.records):,}, which are "
-                    "looked at.",
+                    f"{path} has {self.found.earlier:,} progress records before the last {len(self.found.records):,}; only the "
+                    "last are used.",
                 )
             )
         for name in names:
@@ -462,17 +467,17 @@ class _Recording:
 
 
 def _chosen(recordings: Sequence[_Recording], query: str | None) -> list[str]:
-    """The names of the queries to observe: the one chosen, the only one, or all of a run of Penstock."""
+    """The names of the queries to observe: the chosen one, the only one, or all queries of a run of Penstock."""
     names = list(dict.fromkeys(name for recording in recordings for name in recording.queries))
     if query is not None:
-        found = [
+        matching = [
             name
             for name in names
             if name == query or any(record.query.startswith(query) for r in recordings for record in r.queries.get(name, ()))
         ]
-        if len(found) != 1:
+        if len(matching) != 1:
             raise ConfigurationError(f"{query} names no query, or several: choose among {', '.join(names)}.")
-        return found
+        return matching
     if len(names) > 1 and any(recording.manifest is None for recording in recordings):
         raise ConfigurationError(
             f"The recording has {len(names)} queries ({', '.join(names)}): choose one with --query (query= in Python)."
@@ -481,14 +486,15 @@ def _chosen(recordings: Sequence[_Recording], query: str | None) -> list[str]:
 
 
 def _unbroken(series: Series) -> list[Series]:
-    """The parts in which no progress is missing."""
+    """The parts of the series in which no progress is missing."""
     breaks = [0, *np.flatnonzero(~series.whole[1:]) + 1, len(series)]
     return [series[slice(low, high)] for low, high in pairwise(breaks)]
 
 
 def derived(series: Series) -> Any:
-    """The latencies of rows that came between admissions that are known."""
+    """Latencies, in seconds, of rows assumed to arrive evenly between the moments at which the source was looked at."""
     taken = np.cumsum(series.rows)
+    # A trigger that found nothing is a look at the source, too: no row had arrived since the admission before.
     since = series.quiet()
     quiet = np.flatnonzero(np.isfinite(since))
     quiet = quiet[quiet > 0]
@@ -501,17 +507,17 @@ def derived(series: Series) -> Any:
 
 
 def _warm(series: Series) -> Series:
-    """The series without its warm-up: the first micro-batch, and what lasts longer, for its rows, than those later."""
+    """The series without its warm-up: the first micro-batch, and the next ones while they are slower than later ones."""
     if len(series) < 4:
         return series[1:]
     later = series[len(series) // 2 :]
     typical = np.maximum(np.interp(series.rows, *_profile(later)), 1e-3)
-    # What larger ones take was not seen later: up to their share of rows more is no warm-up, but a rate that falls.
+    # Larger micro-batches than any later one may take longer, in proportion to their rows: the rate falls, it is no warm-up.
     typical *= np.maximum(1.0, series.rows / later.rows.max())
     ratios = series.durations / typical
     running = np.array([np.median(ratios[place : place + 3]) for place in range(len(ratios))])
     slow = np.flatnonzero(running[: len(series) // 2] > WARM_RATIO)
-    # Only a beginning that is slow throughout is a warm-up: of single slow micro-batches later on a model must know.
+    # Only a beginning that is slow throughout is a warm-up: a model must know of single slow micro-batches later on.
     first = 1
     while first < len(series) // 2 and np.isin(np.arange(first, first + 3), slow).sum() >= 2:
         first += 1
@@ -519,7 +525,7 @@ def _warm(series: Series) -> Series:
 
 
 def _profile(series: Series) -> tuple[Any, Any]:
-    """Median durations by rows, in up to four groups of micro-batches."""
+    """Median rows and median durations of up to four groups of micro-batches, in the order of their rows."""
     order = np.argsort(series.rows)
     groups = [group for group in np.array_split(order, 4) if len(group)]
     rows = np.array([np.median(series.rows[group]) for group in groups])
@@ -527,16 +533,17 @@ def _profile(series: Series) -> tuple[Any, Any]:
 
 
 def _ordered(queries: Sequence[QueryObservation]) -> list[QueryObservation]:
-    """Those that others read from first."""
-    left, done = list(queries), list[QueryObservation]()
-    while left:
-        ready = [query for query in left if query.upstream not in {other.name for other in left}]
+    """Order the queries so that each comes after the query that it reads from."""
+    waiting, done = list(queries), list[QueryObservation]()
+    while waiting:
+        ready = [query for query in waiting if query.upstream not in {other.name for other in waiting}]
         done += ready
-        left = [query for query in left if query not in ready]
+        waiting = [query for query in waiting if query not in ready]
     return done
 
 
 def _cores(start: Start | None) -> float | None:
+    """The cores of a run on a local master; None for other masters."""
     match = None if start is None else re.fullmatch(r"local\[(\d+|\*)\]", start.master)
     if start is None or match is None:
         return None

@@ -1,7 +1,7 @@
-"""The pace of the last micro-batches beside those calibrated: what a change of the speed shows first.
+"""The pace of the last micro-batches relative to the calibration, in which a jump of the speed shows first.
 
-`penstock.planner.speed` follows a speed that wanders, and takes a jump for a few odd micro-batches; here a jump is what is
-looked for. The median of a few ratios does not mind a pause.
+`penstock.planner.speed` follows a speed that wanders, and treats a jump as a few odd micro-batches; here jumps are detected.
+The median of a few ratios is not affected by a pause.
 """
 
 import math
@@ -14,14 +14,14 @@ from penstock.planner.series import Series
 
 RECENT = 8
 LEAST = 5
-"""Micro-batches that are looked at, and without which nothing is said."""
+"""Number of last micro-batches that are used, and the least that are needed."""
 FASTER_OR_SLOWER, SURE = 1.15, 4.0
-"""A pace that differs by so much, and by so many standard errors, is another."""
+"""A pace has changed if it differs by this factor, and by this many standard errors."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How many times as long micro-batches last as calibrated; ``error`` is the relative standard error."""
+    """``factor`` is the duration of micro-batches relative to the calibration, ``error`` its relative standard error."""
 
     factor: float
     error: float
@@ -29,19 +29,19 @@ class Pace:
 
     @property
     def differs(self) -> bool:
-        """Whether it is another, by more than chance and by enough to matter."""
+        """Whether the pace differs from the calibration by more than chance, and by enough to matter."""
         return abs(math.log(self.factor)) > max(math.log(FASTER_OR_SLOWER), SURE * self.error)
 
     def applied(self, model: QueryModel) -> QueryModel:
-        """A model at this pace, of a recording that ends with the micro-batches which show it."""
+        """The model at this pace; its recording must end with the micro-batches from which the pace was taken."""
         longer = model.changed(lambda durations: durations.longer(self.factor))
         *before, last = longer.durations.ratios
-        last = np.append(last[: -self.batches], last[-self.batches :] / self.factor)  # or they would be slow twice
+        last = np.append(last[: -self.batches], last[-self.batches :] / self.factor)  # or else these would count as slow twice
         return replace(longer, durations=replace(longer.durations, ratios=(*before, last)))
 
 
 def pace_of(model: QueryModel, running: Series, since: float) -> Pace | None:
-    """The pace of the last micro-batches that began after a time (seconds since the epoch); None of too few."""
+    """The pace of the last micro-batches that began after ``since`` (seconds since the epoch); None if there are too few."""
     recent = running[running.started >= since][-RECENT:]
     if len(recent) < LEAST:
         return None

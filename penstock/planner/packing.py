@@ -1,4 +1,4 @@
-"""Which applications are to share a driver: the fewest drivers on which each keeps its bound on the latency."""
+"""Packing: which applications share a driver, so that the drivers are fewest and each application meets its latency bound."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +10,14 @@ from penstock.errors import ConfigurationError
 from penstock.planner.interference import Load, shared
 
 EXACT = 12
-"""Up to so many applications all packings are looked at."""
+"""Up to so many applications, all packings are compared."""
 SLOWER = 1.1
-"""Without a bound, the p95 that is allowed beside that alone."""
+"""If no bound is given, a p95 may be this multiple of the application's p95 alone."""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """Applications that share one: their p95 alone and together, seconds, predicted, and the cores kept busy."""
+    """The applications on one driver: their predicted p95 alone and together, in seconds, and the cores that they keep busy."""
 
     names: tuple[str, ...]
     alone: Mapping[str, float]
@@ -27,12 +27,12 @@ class Driver:
 
 @dataclass(frozen=True)
 class Packing:
-    """The answer.
+    """The answer of `pack`.
 
     Parameters
     ----------
-    drivers: who shares. fewest: no fewer drivers can do, by the predictions; certified.
-    bounds: p95 by application, seconds.
+    drivers: with their applications. fewest: a certified lower bound on the number of drivers, given the predictions.
+    bounds: on the p95 by application, seconds. cores: of each driver.
     """
 
     drivers: tuple[Driver, ...]
@@ -42,11 +42,11 @@ class Packing:
 
     @property
     def gap(self) -> float:
-        """How many more drivers there are than the certified fewest, as a share of these."""
+        """The number of drivers above the lower bound ``fewest``, as a share of this."""
         return len(self.drivers) / self.fewest - 1
 
     def to_json(self) -> dict[str, Any]:
-        """As `penstock pack --json` prints it."""
+        """The answer as `penstock pack --json` prints it."""
         return {
             "drivers": [
                 {
@@ -68,21 +68,21 @@ class Packing:
 def pack(
     loads: Sequence[Load], cores: float, bound: float | None = None, *, progress: Callable[[int], None] = lambda tried: None
 ) -> Packing:
-    """Put applications on the fewest drivers of so many cores.
+    """Put applications on the fewest drivers with ``cores`` cores each.
 
-    More applications on a driver are taken to make none of them faster, so that what holds a set that is too slow is too slow,
-    too; under that, and by the predictions, up to twelve applications are packed optimally. Of more, each goes to the first
-    driver where it fits, the heaviest first, and the fewest drivers are bounded by the cores they keep busy, and by
+    It is assumed that another application on a driver makes none faster, so that a set is too slow if a part of it is. Given
+    that and the predictions, up to twelve applications are packed optimally. With more, each goes to the first driver where
+    it fits, the heaviest first; then a lower bound on the drivers comes from the cores that are kept busy, and from
     applications of which no two fit on one driver.
 
     Parameters
     ----------
-    bound: on the p95 of each, seconds; left out: 1.1 times what it is alone.
+    bound: on the p95 of each application, seconds; if left out, 1.1 times its p95 alone.
     progress: called with the number of drivers that have been simulated.
 
     Raises
     ------
-    ConfigurationError: there are none, two have one name, or one misses its bound even alone.
+    ConfigurationError: there is no application, two have the same name, or one misses its bound even alone.
     """
     names = [load.name for load in loads]
     if not names or len(set(names)) < len(names):
@@ -99,6 +99,8 @@ Group = frozenset[str]
 
 @dataclass
 class _Search:
+    """The search for a packing; simulated latencies, and sets that do not fit, are cached."""
+
     loads: tuple[Load, ...]
     cores: float
     bound: float | None
@@ -121,8 +123,8 @@ class _Search:
 
     def p95(self, group: Group) -> dict[str, float]:
         if group not in self.seen:
-            found = shared([self.by_name[name] for name in sorted(group)], self.cores)
-            self.seen[group] = {name: one["p95"] for name, one in found.items()}
+            latencies = shared([self.by_name[name] for name in sorted(group)], self.cores)
+            self.seen[group] = {name: figures["p95"] for name, figures in latencies.items()}
             self.progress(len(self.seen))
         return self.seen[group]
 
@@ -141,7 +143,7 @@ class _Search:
         return Driver(names, {name: self.alone[name] for name in names}, {name: together[name] for name in names}, busy)
 
     def first_fit(self) -> list[Group]:
-        """The heaviest first, each to the first driver where it fits."""
+        """Put each application, the heaviest first, on the first driver where it fits."""
         groups: list[Group] = []
         for load in sorted(self.loads, key=lambda load: -load.cores):
             place = next((i for i, group in enumerate(groups) if self.fits(group | {load.name})), None)
@@ -152,7 +154,7 @@ class _Search:
         return groups
 
     def best(self) -> list[Group]:
-        """The fewest groups, by what is left of the applications: the first of them goes with whichever others fit."""
+        """The fewest groups, by dynamic programming over the unpacked applications: the first goes with any others that fit."""
         known: dict[Group, list[Group]] = {frozenset(): []}
 
         def packed(left: Group) -> list[Group]:
@@ -174,11 +176,11 @@ class _Search:
         return packed(frozenset(self.by_name))
 
     def _least(self, group: Group) -> int:
-        """Drivers whose cores suffice, at least."""
+        """A lower bound on the drivers, by the cores that a group keeps busy."""
         return max(1, math.ceil(sum(self.by_name[name].cores for name in group) / self.cores))
 
     def fewest(self) -> int:
-        """What no packing can do with less, by the cores kept busy, and by applications that pairwise do not fit."""
+        """A lower bound on the drivers of any packing, by the cores kept busy, and by applications that pairwise do not fit."""
         apart: list[str] = []
         for load in sorted(self.loads, key=lambda load: -load.cores):
             if all(not self.fits(frozenset([load.name, other])) for other in apart):

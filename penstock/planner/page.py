@@ -1,4 +1,4 @@
-"""One self-contained page on a tuning: what is, what limits, what to set, and the curve of latency and cost."""
+"""A self-contained page on a tuning: present figures, what limits the query, the options, and the curve of latency and cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -16,7 +16,7 @@ TODAY, CHOSEN, CURVE, FILES = "#d55e00", "#009e73", "#0072b2", "#777777"
 
 
 def page(tuning: "Tuning", source: str) -> str:
-    """The page, as HTML that needs no other file."""
+    """The page as HTML that needs no other file."""
     target = f"{tuning.target.name} of {tuning.target.seconds:g} s"
     parts = [f"<h1>{escape(source)}: options for a {target}</h1>", f"<p>{escape(_headline(tuning))}</p>"]
     if tuning.options:
@@ -32,13 +32,13 @@ def page(tuning: "Tuning", source: str) -> str:
 
 
 def settings(options: Mapping[str, str]) -> str:
-    """Options and their values, as a table."""
+    """A table of options and their values, as HTML."""
     rows = "".join(f"<tr><td><code>{escape(n)}</code></td><td>{escape(v)}</td></tr>" for n, v in options.items())
     return f"<table>{rows}</table>"
 
 
 def limits(verdicts: Iterable[Verdict]) -> str:
-    """What limits a query, the gravest first."""
+    """The verdicts on a query, the gravest first, as HTML."""
     return "<h2>What limits it</h2>" + "".join(
         f"<p><b>{escape(v.kind)}</b>: {escape(v.text)}{'' if v.confident else ' <span class=kind>(not sure)</span>'}</p>"
         for v in verdicts
@@ -46,7 +46,7 @@ def limits(verdicts: Iterable[Verdict]) -> str:
 
 
 def assumed(texts: Sequence[str]) -> str:
-    """What predictions rest on besides the recordings."""
+    """The assumptions of predictions, as HTML; empty if there are none."""
     if not texts:
         return ""
     return "<h2>Assumed</h2><ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
@@ -58,7 +58,7 @@ def _headline(tuning: "Tuning") -> str:
 
 
 def figures(measured: Mapping[str, float], today: Prediction | None, chosen: Prediction | None, kind: str = "measured") -> str:
-    """Measured, predicted for today, predicted for the choice, side by side."""
+    """A table, as HTML, of figures: measured, predicted for today, and predicted for the choice, side by side."""
     columns: list[tuple[str, dict[str, str]]] = []
     if measured:
         columns.append((f"today, {kind}", {name: f"{measured[name]:.2f} s" for name in LATENCIES}))
@@ -93,23 +93,23 @@ def _shown(prediction: Prediction) -> dict[str, str]:
 
 
 def curve(tuning: "Tuning") -> "Plot":
-    """The latency over the trigger interval, today's point and the chosen one, and what it costs."""
+    """Draw the latency and the files a day over the trigger interval, with today's point and the chosen one."""
     from penstock.queueing.plot import Plot  # which needs matplotlib
 
     figure = Plot(8, 4.2)
     axes = figure.add_subplot()
     name = tuning.target.name
-    triggers = [one.setting.interval for one in tuning.tried]
-    latencies = [getattr(one, name) for one in tuning.tried]
+    triggers = [point.setting.interval for point in tuning.tried]
+    latencies = [getattr(point, name) for point in tuning.tried]
     axes.plot(triggers, latencies, color=CURVE, marker=".", label=f"{name} of the latency (predicted)")
     axes.axhline(tuning.target.seconds, color="#444444", linestyle=":", linewidth=1)
     axes.annotate(
         f"target {tuning.target.seconds:g} s", (triggers[-1], tuning.target.seconds), ha="right", va="bottom", fontsize=9
     )
-    for one, color, label, marker in ((tuning.today, TODAY, "today", "s"), (tuning.chosen, CHOSEN, "chosen", "o")):
-        if one is not None:
-            low, high = one.band(name)
-            at, height = one.setting.interval, getattr(one, name)
+    for point, color, label, marker in ((tuning.today, TODAY, "today", "s"), (tuning.chosen, CHOSEN, "chosen", "o")):
+        if point is not None:
+            low, high = point.band(name)
+            at, height = point.setting.interval, getattr(point, name)
             axes.errorbar(
                 [at],
                 [height],
@@ -126,7 +126,7 @@ def curve(tuning: "Tuning") -> "Plot":
     axes.spines[["top", "right"]].set_visible(False)
     files = axes.twinx()
     files.plot(
-        triggers, [one.files_per_day for one in tuning.tried], color=FILES, linestyle="--", label="files a day (predicted)"
+        triggers, [point.files_per_day for point in tuning.tried], color=FILES, linestyle="--", label="files a day (predicted)"
     )
     files.set_yscale("log")
     files.set_ylabel("files a day")

@@ -1,4 +1,4 @@
-"""The allocation paper's graph of tasks with its weights, from the same recordings."""
+"""The allocation paper's graph of tasks, with weights from recordings."""
 
 from penstock.allocation import StreamGraph
 from penstock.planner.calibration import Calibration
@@ -6,10 +6,10 @@ from penstock.planner.setting import Setting
 
 
 def stream_graph(calibration: Calibration, setting: Setting | None = None) -> StreamGraph:
-    """The elements of a run of Penstock as tasks, in seconds per micro-batch; of other queries, the query as one task.
+    """The elements of a run of Penstock as tasks, weighted in seconds per micro-batch; another query is a single task.
 
-    w(v) is the element's measured service time, for its events of a micro-batch. b(e) is what a hop adds where the edge
-    crosses groups: the fixed part of the micro-batch behind it; within a query a recording shows no transfer, so it is 0.
+    w(v) is the element's measured service time for its events of a micro-batch. b(e), the cost of an edge between groups, is
+    the fixed part of the micro-batch behind it; within a group a recording shows no transfer, so it is 0.
     """
     rows = calibration.predict(setting, replicates=0).rows_per_batch
     group, weights, fixed = dict[str, str](), dict[str, float](), dict[str, float]()
@@ -23,8 +23,8 @@ def stream_graph(calibration: Calibration, setting: Setting | None = None) -> St
         if not seen.service_us:
             weights[seen.name] = (durations.duration(own) - durations.fixed) * durations.mean_ratio
     transfers = {
-        (one, other): 0.0 if group[one] == group[other] else fixed[group[other]]
-        for one, other in calibration.observation.edges
-        if one in group and other in group
+        (start, end): 0.0 if group[start] == group[end] else fixed[group[end]]
+        for start, end in calibration.observation.edges
+        if start in group and end in group
     }
     return StreamGraph(weights, transfers)

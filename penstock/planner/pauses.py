@@ -1,8 +1,8 @@
-"""Pauses: micro-batches that last far longer than all others, by a time of their own or in proportion, by number or by clock.
+"""Pauses: micro-batches that last far longer than all others, and three explanations of how they recur at another setting.
 
-Garbage collection, a compaction or a slow disk make some micro-batches wait. In another setting such a wait may last as
-long as before, or as many times longer as a micro-batch is; and it may come as often by the clock, or as often by number.
-Recordings of more than one setting tell; one alone does not, and then the bands have all of these.
+Garbage collection, a compaction or a slow disk make some micro-batches wait. At another setting such a wait may last as
+long as before, or scale with the duration of a micro-batch; and it may recur per time, or per number of micro-batches.
+Recordings of several settings tell which; a recording of one setting does not, and then the bands contain all of these.
 """
 
 import math
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from penstock.planner.series import Real, Series
 
 TIMES, FAR = 2.0, 8.0
-"""A pause lasts so many times what is fitted, and is so many robust standard deviations off."""
+"""A micro-batch with a pause lasts this multiple of the fit, and is this many robust standard deviations off."""
 MOST = 0.1
-"""A greater share of micro-batches has no pauses: it is how long they last."""
+"""If a greater share of micro-batches seems to have pauses, these are no pauses: it is how long micro-batches last."""
 LIKELIER = 3.0
-"""One explanation is taken for the point where it is so many times as likely as the one before it."""
+"""An explanation other than "own" is used for the figures if it is this many times as likely."""
 
 Kind = Literal["own", "ratio", "clock"]
 KINDS: tuple[Kind, ...] = ("own", "ratio", "clock")
-"""A time of its own by number, in proportion by number, a time of its own by the clock."""
+"""Explanations of pauses. own: a fixed time, once in so many micro-batches. ratio: in proportion to the duration, once in so
+many micro-batches. clock: a fixed time, once in so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Pauses:
 
     Parameters
     ----------
-    which: which of all micro-batches had one. lasting: seconds of each micro-batch beyond what is fitted; 0 where none.
-    gap: seconds of the recordings for each pause.
-    weights: how likely each of `KINDS` is. kind: the one that is taken.
+    which: whether each micro-batch had a pause. lasting: seconds of the pause, beyond the fit; 0 where there is none.
+    gap: mean seconds of the recordings per pause.
+    weights: probabilities of the `KINDS`. kind: the one that is used.
     """
 
     which: NDArray[np.bool_]
@@ -46,13 +47,16 @@ class Pauses:
     kind: Kind
 
     def drawn(self, random: np.random.Generator) -> "Pauses":
-        """These pauses by an explanation that is as likely as the recordings have it."""
+        """These pauses with a random explanation, drawn by the weights."""
         return replace(self, kind=KINDS[int(random.choice(3, p=self.weights))])
 
     def parted(
         self, ratios: Real, index: NDArray[np.intp], random: np.random.Generator, span: float
     ) -> tuple[Real, Real, Real, Real]:
-        """Of micro-batches that were drawn: ratios and pauses apart, and moments and lengths of those by the clock."""
+        """For drawn micro-batches: ratios without pauses, pauses by micro-batch, moments and lengths of pauses by the clock.
+
+        ``index`` has the drawn micro-batches, ``ratios`` their ratios; ``span`` is the seconds to simulate.
+        """
         none = np.empty(0)
         which = self.which[index]
         if self.kind == "ratio" or not self.which.any():
@@ -65,8 +69,8 @@ class Pauses:
 
 
 def pauses_of(series: Sequence[Series], fitted: Sequence[Real]) -> Pauses:
-    """The pauses of recorded micro-batches, beside what is fitted for each."""
-    durations, lasting = np.concatenate([one.durations for one in series]), np.concatenate(list(fitted))
+    """Find the pauses of recorded micro-batches, from the durations fitted to them."""
+    durations, lasting = np.concatenate([start.durations for start in series]), np.concatenate(list(fitted))
     logs = np.log(np.maximum(durations, 1e-6) / np.maximum(lasting, 1e-9))
     middle = float(np.median(logs))
     spread = 1.4826 * float(np.median(np.abs(logs - middle)))
@@ -74,7 +78,7 @@ def pauses_of(series: Sequence[Series], fitted: Sequence[Real]) -> Pauses:
     if which.mean() > MOST:
         which = np.zeros_like(which)
     excess = np.where(which, durations - lasting * math.exp(middle), 0.0)
-    recorded = sum(one.span for one in series)
+    recorded = sum(start.span for start in series)
     gap = recorded / max(1, int(which.sum()))
     weights = _weights(series, which, excess, lasting)
     best = max(zip(weights, KINDS, strict=True), key=lambda pair: pair[0])
@@ -83,16 +87,16 @@ def pauses_of(series: Sequence[Series], fitted: Sequence[Real]) -> Pauses:
 
 
 def _weights(series: Sequence[Series], which: NDArray[np.bool_], excess: Real, fitted: Real) -> tuple[float, float, float]:
-    """How likely each of `KINDS` is; about equally, where the recordings have one setting, or too few pauses."""
+    """Probabilities of the `KINDS`; about equal where the recordings have only one setting, or too few pauses."""
     count = int(which.sum())
     if count < 3:
         return (1 / 3, 1 / 3, 1 / 3)
     longest = np.log(excess[which])
     own, ratio = (float(values.std()) + 0.05 for values in (longest, longest - np.log(fitted[which])))
-    proportion = min(count, 30) * (math.log(own) - math.log(ratio))  # of the logarithms of the likelihoods
+    proportion = min(count, 30) * (math.log(own) - math.log(ratio))  # log-likelihood ratio
     edges = np.cumsum([0, *map(len, series)])
     seen = np.array([which[low:high].sum() for low, high in pairwise(edges.tolist())], dtype=float)
-    batches, spans = np.diff(edges).astype(float), np.array([one.span for one in series])
+    batches, spans = np.diff(edges).astype(float), np.array([start.span for start in series])
     clock = _poisson(seen, spans) - _poisson(seen, batches)
     logs = np.array([0.0, proportion, clock])
     values = np.exp(np.clip(logs - logs.max(), -50.0, 0.0))
@@ -101,6 +105,6 @@ def _weights(series: Sequence[Series], which: NDArray[np.bool_], excess: Real, f
 
 
 def _poisson(seen: Real, exposures: Real) -> float:
-    """The likelihood's logarithm of counts that are Poisson with a rate per exposure, at the best rate."""
+    """The log-likelihood of Poisson counts with one rate per exposure, at the best rate."""
     means = np.maximum(exposures * seen.sum() / exposures.sum(), 1e-9)
     return float((seen * np.log(means) - means).sum())

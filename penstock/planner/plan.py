@@ -1,4 +1,4 @@
-"""A plan: a file that says how an application is to be run, which a person reads and edits and ``penstock run`` obeys."""
+"""Plans: files that say how to run an application, for a person to read and edit, and for ``penstock run`` to obey."""
 
 import json
 import math
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class SourceGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """When a source lets rows into a micro-batch, and how many; None leaves it as the application has it.
+    """When a source lets rows into a micro-batch, and how many; None leaves the application's own value.
 
     Parameters
     ----------
@@ -37,30 +37,30 @@ class SourceGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     max_rows: int | None = None
 
     def options(self) -> dict[str, str]:
-        """As a source's URI has them."""
-        given = {
+        """The gate as options of a source's URI."""
+        options = {
             "min_rows": self.min_rows,
             "max_delay": None if self.max_delay_s is None else f"{self.max_delay_s:g} s",
             "max_rows": self.max_rows,
         }
-        return {name: str(value) for name, value in given.items() if value is not None}
+        return {name: str(value) for name, value in options.items() if value is not None}
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How an application is to be run.
+    """How to run an application.
 
     Parameters
     ----------
-    version: of the file's form.
-    application, topology: whose, by name and by a digest of its elements and streams; None for a query that is not
-        Penstock's, which no run can obey.
+    version: of the file format.
+    application, topology: the application's name, and a digest of its elements and streams; None for a query that is not
+        Penstock's: no run can obey its plan.
     trigger_s: seconds between the starts of micro-batches; 0 starts one as soon as the last is over.
-    sources: by name. groups: a group's name by element; empty for all in one.
-    cores: of a local master; None for what there is.
-    goal: what was asked for, as ``{"p95": 2.0}`` in seconds, or ``{"holding_cost": c1, "transfer_cost": c2}``.
-    expected: figures by name, with 90% bands; predicted. holds_to: rows per second up to which the goal is expected to be met.
-    because: in a sentence. assumed: what the prediction rests on besides the recordings.
-    made, recordings: when, and from what.
+    sources: gates by name of the source. groups: a group's name by element; empty for all in one.
+    cores: of a local master; None for all that there are.
+    goal: of the plan, as ``{"p95": 2.0}`` in seconds, or ``{"holding_cost": c1, "transfer_cost": c2}``.
+    expected: predicted figures by name, with 90% bands. holds_to: rows per second up to which the goal is expected to be met.
+    because: the reason in a sentence. assumed: sentences on what the prediction assumes besides the recordings.
+    made, recordings: when the plan was made, and from which recordings.
     """
 
     version: int = VERSION
@@ -98,11 +98,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def text(self) -> str:
-        """What its file holds, for a person to read."""
+        """The content of the plan's file: indented JSON."""
         return json.dumps(msgspec.to_builtins(self), indent=2) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write it.
+        """Write the plan to a file.
 
         Raises
         ------
@@ -118,8 +118,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
         Raises
         ------
-        ConfigurationError: the plan is of another application, or of other code, or names what there is not; or the machine
-            has fewer cores than it needs.
+        ConfigurationError: the plan is for another application or other code, names an element or source that does not exist,
+            or sets an option that is given, too; or the machine has too few cores.
         """
         if self.application is None:
             raise ConfigurationError(
@@ -135,11 +135,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 f"The plan was made for other code: the elements or streams of {topology.application} have changed since. "
                 "Record the application as it is now, and make the plan anew."
             )
-        given = [
+        conflicting = [
             name for name, value in (("--trigger", options.trigger), ("--group", options.groups or None)) if value is not None
         ]
-        if given:
-            raise ConfigurationError(f"{given[0]} and a plan both decide that: leave out the one, or edit the plan.")
+        if conflicting:
+            raise ConfigurationError(f"{conflicting[0]} and a plan both set that: leave out one of them, or edit the plan.")
         return replace(
             options,
             trigger=self.trigger_s,
@@ -149,27 +149,28 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         )
 
     def _groups(self, topology: Topology) -> dict[str, str]:
-        """A group for every element, so that a run that has other groups is moved to these."""
+        """The group of every element, so that a run with other groups is moved to these."""
         known = [element.name for element in topology.elements]
         for name in self.groups:
             if name not in known:
                 raise ConfigurationError(
-                    f"The plan groups element {name}, which there is not; the application has {', '.join(known)}."
+                    f"The plan groups element {name}, which the application does not have; it has {', '.join(known)}."
                 )
         return {name: self.groups.get(name, MAIN) for name in known}
 
     def _sources(self, topology: Topology, given: Mapping[str, str]) -> dict[str, str]:
+        """The URIs of the sources, with the plan's gates among their options."""
         declared = {source.name: source.uri for source in topology.sources}
         chosen = dict(given)
         for name, gate in self.sources.items():
             if name not in declared:
                 raise ConfigurationError(
-                    f"The plan names source {name}, which there is not; the application has {', '.join(declared)}."
+                    f"The plan names source {name}, which the application does not have; it has {', '.join(declared)}."
                 )
             options = gate.options()
             text = given.get(name) or declared[name]
             if not options or text is None:
-                continue  # without a place the run itself says so
+                continue  # if the source has no place, the run refuses it
             if not isinstance(text, str):
                 raise ConfigurationError(f"The plan sets a gate for source {name}, which is an object and takes none.")
             uri = read_uri(text, "sources")
@@ -181,6 +182,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return chosen
 
     def _master(self, master: str) -> str:
+        """The local master with the plan's cores; other masters are left as they are."""
         local = re.fullmatch(r"local\[(\d+|\*)\]", master)
         if self.cores is None or local is None:
             return master
@@ -188,17 +190,17 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if there < self.cores:
             raise ConfigurationError(
                 f"The plan is for {self.cores} cores, and {master} has {there}: run it where there are as many, or make a plan "
-                f"for {there} (--cores {there})."
+                f"for {there} (--what-if cores={there})."
             )
         return f"local[{self.cores}]"
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan from its file.
+    """Read a plan from its file.
 
     Raises
     ------
-    SourceError: the file is missing or no JSON. ConfigurationError: it is no plan; says where and what is allowed.
+    SourceError: the file is missing or no JSON. ConfigurationError: it is no valid plan; says where, and what is allowed.
     """
     try:
         content = path.read_bytes()
@@ -213,7 +215,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def digest(topology: Description) -> str:
-    """What tells a topology from another: its elements, their keys, and the streams between them."""
-    kept = [[one.name, one.dialect, one.key, one.inputs, one.emits] for one in topology.elements]
+    """A hash of a topology: its elements, their keys, and the streams between them with their fields."""
+    elements = [[each.name, each.dialect, each.key, each.inputs, each.emits] for each in topology.elements]
     streams = [[stream.name, stream.fields] for stream in topology.streams]
-    return sha256(json.dumps([kept, streams], sort_keys=True).encode()).hexdigest()[:16]
+    return sha256(json.dumps([elements, streams], sort_keys=True).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""One self-contained page on a plan: what it sets, what limits, what is expected, and the curve it was chosen from."""
+"""A self-contained page on a plan: its settings, what limits the query, the expected figures, and the curve of choices."""
 
 from html import escape
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ THRESHOLDS = "#cc79a7"
 
 
 def plan_page(planning: "Planning", source: str) -> str:
-    """The page, as HTML that needs no other file."""
+    """The page as HTML that needs no other file."""
     plan, name = planning.plan, planning.plan.application or source
     goal = _goal(planning)
     held = "" if plan.holds_to is None else f" It is expected to hold up to {plan.holds_to:,.0f} rows per second."
@@ -45,7 +45,7 @@ def _goal(planning: "Planning") -> str:
 
 
 def _figure(planning: "Planning") -> tuple[str, str]:
-    """What the goal is about: in words, and with its unit."""
+    """The figure that the goal is about, in words, and as the label of an axis with its unit."""
     if isinstance(planning.goal, Prices):
         return "Cost", "cost per second (predicted)"
     return f"{planning.goal.name} of the latency", f"{planning.goal.name} (s, predicted)"
@@ -63,21 +63,21 @@ def _between(one: Prediction) -> float:
 
 
 def _map(planning: "Planning") -> str:
-    """The cost over thresholds and delays, where gates were tried."""
-    gates = [one for one in planning.tried if one.setting.min_rows]
+    """A map of the cost over thresholds and delays; empty unless gates were tried."""
+    gates = [gate for gate in planning.tried if gate.setting.min_rows]
     if not gates:
         return ""
     from penstock.queueing.plot import Plot  # which needs matplotlib
 
     figure = Plot(8, 4.2)
     axes = figure.add_subplot()
-    rows, delays = ([getattr(one.setting, name) for one in gates] for name in ("min_rows", "max_delay"))
-    dots = axes.scatter(rows, delays, c=[_value(planning, one) for one in gates], cmap="cividis_r", marker="s", s=150)
-    for label, marker, one in (("today", "X", planning.today), ("chosen", "o", planning.chosen)):
-        if one is not None and one.setting.min_rows:
+    rows, delays = ([getattr(gate.setting, name) for gate in gates] for name in ("min_rows", "max_delay"))
+    dots = axes.scatter(rows, delays, c=[_value(planning, gate) for gate in gates], cmap="cividis_r", marker="s", s=150)
+    for label, marker, point in (("today", "X", planning.today), ("chosen", "o", planning.chosen)):
+        if point is not None and point.setting.min_rows:
             axes.plot(
-                [one.setting.min_rows],
-                [one.setting.delay],
+                [point.setting.min_rows],
+                [point.setting.delay],
                 marker=marker,
                 markersize=18,
                 markerfacecolor="none",
@@ -101,24 +101,25 @@ def _map(planning: "Planning") -> str:
 
 
 def _curve(planning: "Planning") -> str:
+    """The figure of the goal over the time between micro-batches, of all that was tried."""
     from penstock.queueing.plot import Plot  # which needs matplotlib
 
     figure = Plot(8, 4.2)
     axes = figure.add_subplot()
     kinds = (
-        ("a trigger interval", CURVE, [one for one in planning.tried if not one.setting.min_rows]),
-        ("a threshold of rows", THRESHOLDS, [one for one in planning.tried if one.setting.min_rows]),
+        ("a trigger interval", CURVE, [tried for tried in planning.tried if not tried.setting.min_rows]),
+        ("a threshold of rows", THRESHOLDS, [tried for tried in planning.tried if tried.setting.min_rows]),
     )
-    for label, color, found in kinds:
-        if found:
-            ordered = sorted(found, key=_between)
-            values = [_value(planning, one) for one in ordered]
-            axes.plot([_between(one) for one in ordered], values, color=color, marker=".", label=f"with {label}")
+    for label, color, predictions in kinds:
+        if predictions:
+            ordered = sorted(predictions, key=_between)
+            values = [_value(planning, tried) for tried in ordered]
+            axes.plot([_between(tried) for tried in ordered], values, color=color, marker=".", label=f"with {label}")
     if not isinstance(planning.goal, Prices):
         axes.axhline(planning.goal.seconds, color="#444444", linestyle=":", linewidth=1, label="the target")
-    for label, color, marker, one in (("today", TODAY, "s", planning.today), ("chosen", CHOSEN, "o", planning.chosen)):
-        if one is not None:
-            axes.plot([_between(one)], [_value(planning, one)], color=color, marker=marker, linestyle="none", label=label)
+    for label, color, marker, point in (("today", TODAY, "s", planning.today), ("chosen", CHOSEN, "o", planning.chosen)):
+        if point is not None:
+            axes.plot([_between(point)], [_value(planning, point)], color=color, marker=marker, linestyle="none", label=label)
     axes.set_xlabel("time between micro-batches (s)")
     axes.set_ylabel(_figure(planning)[1])
     axes.set_ylim(bottom=0)

@@ -1,4 +1,4 @@
-"""From recordings and a goal to a plan: the gate that meets a latency target with the fewest micro-batches, or costs least."""
+"""Makes plans from recordings and a goal: the gate that meets a latency with the fewest micro-batches, or that costs least."""
 
 import time
 from collections.abc import Iterable
@@ -24,22 +24,22 @@ from penstock.planner.verdict import Verdict, verdicts
 
 Goal = Target | Prices
 FEWEST_CORES = 64
-"""Most cores that are tried."""
+"""The most cores that are tried in the search for the fewest."""
 PATIENCE = (0.5, 1.0, 2.0, 4.0)
-"""Delays that are tried with a threshold, in times of what the threshold takes to fill."""
+"""Delays that are tried with a threshold, as multiples of the time in which the threshold fills."""
 
 
 @dataclass(frozen=True)
 class Planning:
-    """A plan, and how it came about.
+    """A plan, and the evidence for it.
 
     Parameters
     ----------
-    plan: to be written, edited and run.
-    today, chosen: predictions; ``today`` is None where the query does not keep up as it is.
-    tried: predictions without bands.
+    plan: to be written, edited and run. goal: of the plan.
+    today, chosen: predictions; ``today`` is None if the query does not keep up at its present setting.
+    tried: predictions, without bands, of the settings that were tried.
     verdicts: what limits the query as it was recorded, the gravest first.
-    grouping: whether other queries would pay; None where the recording does not tell.
+    grouping: whether it would pay to divide the elements among queries; None if that is not known.
     """
 
     plan: Plan
@@ -51,7 +51,7 @@ class Planning:
     grouping: Choice | None = None
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page that explains it."""
+        """HTML for notebooks: the page that explains the plan."""
         return framed(plan_page(self, "query"))
 
 
@@ -63,18 +63,18 @@ def make_plan(
     fewest_cores: bool = False,
     recordings: Iterable[str] = (),
 ) -> Planning:
-    """Choose how an application is to be run.
+    """Choose how to run an application.
 
     Parameters
     ----------
-    goal: a bound on a latency, which is met with the fewest micro-batches; or prices, whose sum is made least.
+    goal: a bound on a latency, which is met with the fewest micro-batches; or prices, for the least cost.
     what_if: a rate, arrivals or cores other than those recorded.
-    fewest_cores: for a bound: the fewest cores with which it can be met.
-    recordings: what the plan is to name as its evidence.
+    fewest_cores: whether to plan for the fewest cores with which a bound can be met.
+    recordings: names of the recordings, for the plan to list.
 
     Raises
     ------
-    ConfigurationError: the recordings carry no prediction, or the goal cannot be met: says what can, and what it would take.
+    ConfigurationError: no prediction can be made, or the goal cannot be met: says what can be met, and what is missing.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def plan_of(
     fixes_cores: bool = False,
     recordings: Iterable[str] = (),
 ) -> Plan:
-    """The plan that a choice amounts to; ``goal`` is None where somebody has made it."""
+    """The plan for a chosen setting; ``goal`` is None if a person chose it."""
     manifest, setting = observation.manifest, chosen.setting
     gate = SourceGate(
         min_rows=None if setting.min_rows is None else int(setting.min_rows),
@@ -141,12 +141,12 @@ def plan_of(
         because=because,
         assumed=list(chosen.assumptions),
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        recordings=[str(Path(one)) for one in recordings],
+        recordings=[str(Path(recording)) for recording in recordings],
     )
 
 
 def _grouped(observation: Observation, calibration: Calibration, chosen: Prediction) -> Choice | None:
-    """The best grouping of what was recorded in one query."""
+    """The best grouping of a run that was recorded in one query; None for other recordings."""
     query = calibration.queries[0]
     durations = calibration.scaled(query, chosen.setting)
     below = chosen.rows_per_batch < durations.knee
@@ -157,17 +157,17 @@ def _grouped(observation: Observation, calibration: Calibration, chosen: Predict
 
 
 def _grouping(observation: Observation) -> dict[str, str]:
-    """The groups that were recorded, by element."""
+    """The recorded group of each element; empty where all are in one, and for other queries than Penstock's."""
     return {} if observation.manifest is None else dict(observation.manifest.layout.grouping)
 
 
 def _sources(observation: Observation) -> dict[str, str]:
-    """Where the sources were read, of a run of Penstock."""
+    """The URIs of the sources of a run of Penstock; empty for other queries."""
     return {} if observation.manifest is None else observation.manifest.sources
 
 
 def _fewest(calibration: Calibration, target: Target, what_if: Setting | None) -> Tuning:
-    """The answer with the fewest cores that meet the target; with none, that of the most cores tried."""
+    """The answer for the fewest cores that meet the target, by bisection; if none do, for the most cores that were tried."""
     recorded = calibration.queries[0].observed.setting.cores
     if recorded is None:
         raise ConfigurationError(
@@ -180,23 +180,26 @@ def _fewest(calibration: Calibration, target: Target, what_if: Setting | None) -
         answer = choose(calibration, target, replace(what_if or Setting(), cores=high))
     while answer.chosen is not None and low < high:
         middle = (low + high) // 2
-        found = choose(calibration, target, replace(what_if or Setting(), cores=middle))
-        if found.chosen is None:
+        fewer = choose(calibration, target, replace(what_if or Setting(), cores=middle))
+        if fewer.chosen is None:
             low = middle + 1
         else:
-            answer, high = found, middle
+            answer, high = fewer, middle
     return answer
 
 
 def _cheapest(
     calibration: Calibration, prices: Prices, what_if: Setting | None, *, gated: bool
 ) -> tuple[Prediction, Prediction | None, tuple[Prediction, ...], str]:
-    """The setting whose latency and micro-batches cost least together: over triggers, and over thresholds with a delay."""
+    """The setting of least cost, over triggers and, if the source is gated, over thresholds with a delay.
+
+    Returns the predictions of that setting, of today's and of all settings that were tried, and the reason in a sentence.
+    """
     base = replace(calibration.complete(what_if), min_rows=None, max_delay=None)
     rate = float(base.rate or 0.0)
 
     def predicted(interval: float, patience: float | None = None) -> Prediction | None:
-        """With a trigger interval, or with a threshold of the rows that come in one, and a delay of so many of it."""
+        """Predict a trigger interval; or a threshold of the rows that come in one, with a delay of ``patience`` intervals."""
         setting = replace(base, trigger=interval)
         if patience is not None:
             rows = float(max(1, round(rate * interval)))
@@ -206,17 +209,17 @@ def _cheapest(
         except PenstockError:
             return None
 
-    tried = [found for step in STEPS if (found := predicted(step)) is not None]
+    tried = [prediction for step in STEPS if (prediction := predicted(step)) is not None]
     if not tried:
-        calibration.predict(replace(base, trigger=0.0))  # which says why
+        calibration.predict(replace(base, trigger=0.0))  # raises an error that says why
     best = min(tried, key=prices.per_second)
-    around = best.setting.interval
+    around = best.setting.interval  # search more finely around the best round interval
     finer = [around * 2 ** (power / 6) for power in range(-5, 6) if power] if around else []
-    tried += [found for interval in finer if (found := predicted(round(interval, 3))) is not None]
+    tried += [prediction for interval in finer if (prediction := predicted(round(interval, 3))) is not None]
     if gated and rate * around > 1:
         near = [around * 2 ** (power / 4) for power in range(-4, 5)]
         gates = [predicted(interval, patience) for interval in near for patience in PATIENCE]
-        tried += [found for found in gates if found is not None]
+        tried += [prediction for prediction in gates if prediction is not None]
     best = min(tried, key=prices.per_second)
     chosen = calibration.predict(best.setting)
     today = None

@@ -1,4 +1,4 @@
-"""What a recording shows, drawn."""
+"""Plots of recordings."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def over_time(query: "QueryObservation") -> Plot:
-    """Duration, rate and what waits, of each micro-batch of the last recording's last start (measured)."""
+    """Draw the measured duration, rate and waiting rows of each micro-batch of the last recording's last start."""
     series = query.cold[-1]
     figure = Plot(height=5.4)
     lasted, arrived, waiting = figure.subplots(3, sharex=True)

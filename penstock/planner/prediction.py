@@ -1,4 +1,4 @@
-"""A predicted latency: what it is, how sure, by which method, and what it rests on."""
+"""Predictions: latencies and other figures of a setting, with bands, the method, and the assumptions."""
 
 import math
 from collections.abc import Mapping
@@ -24,21 +24,21 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a setting is expected to do. All figures are predicted; those in ``assumptions`` rest on more than data.
+    """The expected effect of a setting. All figures are predicted, from recordings and the ``assumptions``.
 
     Parameters
     ----------
-    setting: complete: what was asked, and for the rest what was recorded.
+    setting: the setting that was asked for, completed with the recorded values.
     rate: rows per second.
     mean, p50, p95, p99: of a row's latency, from its arrival until its results are visible, seconds.
-    backlog: mean rows that wait or are in a micro-batch.
+    backlog: mean number of rows that wait or are in a micro-batch.
     utilisation: share of the time during which a micro-batch runs, of the busiest query.
     throughput_limit: rows per second beyond which the backlog grows without bound.
     rows_per_batch, batches_per_day: of the first query. files_per_day: of all queries, one per partition and
-        micro-batch, which is what Spark's file sinks write.
-    method: how the latencies were found.
-    replicates: latencies of runs as long as the recording, and their throughput limits, by name, for `band`.
-    assumptions: sentences on what no recording shows.
+        micro-batch, as Spark's file sinks write them.
+    method: by which the latencies were computed.
+    replicates: by name, latencies and throughput limits of simulated runs as long as the recording, for `band`.
+    assumptions: sentences on what is assumed and no recording shows.
     """
 
     setting: Setting
@@ -63,7 +63,7 @@ class Prediction:
         return self.rate * DAY_S / self.files_per_day
 
     def band(self, name: str, level: float = 0.9) -> tuple[float, float]:
-        """Where a figure measured over as long as the recording is expected with probability ``level``.
+        """The interval that contains, with probability ``level``, a figure measured for as long as the recording.
 
         Parameters
         ----------
@@ -73,16 +73,16 @@ class Prediction:
         level = parameter.fraction("level", level)
         if not len(self.replicates[name]):
             raise ConfigurationError("This prediction was made without replicates, so it has no bands.")
-        found = self.replicates[name]  # of which some may be infinite, and between those and others there is nothing
-        between: Literal["linear", "higher"] = "linear" if np.isfinite(found).all() else "higher"
-        low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], method=between)
+        values = self.replicates[name]  # some may be infinite: one cannot interpolate to these
+        between: Literal["linear", "higher"] = "linear" if np.isfinite(values).all() else "higher"
+        low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method=between)
         return min(float(low), getattr(self, name)), max(float(high), getattr(self, name))
 
     @property
     def keeps_up(self) -> str:
-        """The rate up to which it keeps up, in words, with its band of 90% where there is one."""
+        """The rate up to which the query keeps up, in words, with its 90% band if there is one."""
         if math.isinf(self.throughput_limit):
-            return "unknown: no row's cost shows"
+            return "unknown: the recording shows no cost per row"
         text = f"{self.throughput_limit:,.0f} rows/s"
         if not len(self.replicates[LIMIT]):
             return text
@@ -90,13 +90,13 @@ class Prediction:
         return f"{text} ({low:,.0f} to {'no limit' if math.isinf(high) else format(high, ',.0f')})"
 
     def cost(self, holding_cost: float, batch_cost: float) -> float:
-        """Per second: ``holding_cost`` per row and second, ``batch_cost`` per micro-batch (the paper's c1 L + c2 T)."""
+        """Cost per second: ``holding_cost`` per row and second, ``batch_cost`` per micro-batch (the paper's c1 L + c2 T)."""
         holding = parameter.rate("holding_cost", holding_cost, zero=True)
         per_batch = parameter.rate("batch_cost", batch_cost, zero=True)
         return holding * self.backlog + per_batch * self.batches_per_day / DAY_S
 
     def _repr_html_(self) -> str:
-        """In a notebook: the latencies, with their bands."""
+        """HTML for notebooks: the latencies, with their bands."""
         banded = bool(len(self.replicates["mean"]))
         bands = {name: " ({:.2f} to {:.2f})".format(*self.band(name)) if banded else "" for name in LATENCIES}
         rows = [(name, f"{getattr(self, name):.2f} s{bands[name]}") for name in LATENCIES]
@@ -104,7 +104,7 @@ class Prediction:
         return table(f"At {self.rate:,.0f} rows/s", rows, "Predicted; bands of 90%." if banded else "Predicted.")
 
     def to_json(self) -> dict[str, Any]:
-        """As `penstock predict --json` prints it."""
+        """The prediction as `penstock predict --json` prints it."""
         return {
             **{name: getattr(self, name) for name in LATENCIES},
             "bands": {name: list(self.band(name)) for name in LATENCIES},
@@ -126,7 +126,7 @@ class Prediction:
 
 
 def summary(latencies: Real) -> dict[str, float]:
-    """Mean and quantiles by name."""
+    """Mean and quantiles of latencies by name; nan if there are none."""
     if not len(latencies):
         return dict.fromkeys(LATENCIES, math.nan)
     quantiles = np.quantile(latencies, list(QUANTILES.values())).tolist()

@@ -1,4 +1,4 @@
-"""What latency and micro-batches cost: equation (2) of the queueing paper, c1 L + c2 T, for a query."""
+"""Prices of waiting rows and of micro-batches: equation (2) of the queueing paper, c1 L + c2 T, for a query."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from penstock.queueing import parameter
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices in one unit, whichever.
+    """Two prices in the same unit, whichever that is.
 
     Parameters
     ----------
-    holding: c1, of a row that waits or is in a micro-batch, per second; above 0, else it would pay never to run one.
-    transfer: c2, of a micro-batch: its object-store calls, its files, its core-seconds.
+    holding: c1, per second of a row that waits or is in a micro-batch; above 0, or else it would pay never to run one.
+    transfer: c2, per micro-batch: its object-store calls, its files, its core-seconds.
 
     Raises
     ------
@@ -33,15 +33,15 @@ class Prices:
         object.__setattr__(self, "transfer", parameter.rate("transfer cost", self.transfer, zero=True))
 
     def per_second(self, prediction: Prediction) -> float:
-        """c1 L + c2 T."""
+        """The cost per second, c1 L + c2 T."""
         return self.holding * prediction.backlog + self.transfer * prediction.batches_per_day / DAY_S
 
     def shown(self, prediction: Prediction) -> str:
-        """The two parts and their sum, in words."""
+        """The two parts of the cost and their sum, in words."""
         held = self.holding * prediction.backlog
         moved = self.transfer * prediction.batches_per_day / DAY_S
         return f"{held:.3g} a second for rows that wait and {moved:.3g} for micro-batches, {held + moved:.3g} together"
 
     def to_json(self) -> dict[str, float]:
-        """As a plan keeps them."""
+        """The prices as a plan contains them."""
         return {"holding_cost": self.holding, "transfer_cost": self.transfer}

@@ -1,4 +1,4 @@
-"""Finding progresses in what users have: a run's directory, a listener's lines, `recentProgress`, logs, a Spark event log."""
+"""Reads query progress from a run's directory, a listener's lines, `recentProgress`, logs, or a Spark event log."""
 
 import math
 from collections import deque
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,26 +24,40 @@ WANTED = (
 )
 Progress = Callable[[float, float], None]
 TOLD_EACH = 1000
-"""Lines after which it is told how far a recording has been read."""
+"""Lines between two calls that report how far a recording has been read."""
 MOST = 100_000
-"""Progresses that are modelled, the last ones: their memory is bounded however long a query was recorded."""
+"""The most progress records that are modelled, the last ones, so that memory is bounded for long recordings."""
 FAR_S = 366 * 86400.0
-"""A progress at such a distance from the others is of a clock that was wrong."""
+"""A progress record so far from the others in time was made with a wrong clock."""
 OF_STREAMS = {"batchTime", "inputSize", "processingTime"}
-"""What batches of DStreams have, by which Spark streamed before Structured Streaming."""
+"""Fields of a batch of DStreams, the predecessor of Structured Streaming."""
+
+
+class Task(NamedTuple):
+    """A task, from an event log; times in seconds.
+
+    Parameters
+    ----------
+    query: the identifier of the streaming query whose job the task is of; empty where the log does not say it.
+    """
+
+    stage: int
+    run: float
+    collecting: float
+    query: str = ""
 
 
 @dataclass
 class Found:
-    """What a file holds.
+    """The contents of a recording.
 
     Parameters
     ----------
-    records: progresses in the order of the file.
-    torn: lines that are no JSON: cut off in the middle, or something else.
-    odd: progresses left out, whose times or durations cannot be.
-    earlier: progresses left out, since there are too many.
-    tasks: of an event log, of each task of each micro-batch: (stage, run time, garbage collection) in seconds.
+    records: progress records in the order of the file.
+    torn: number of objects that are cut off, or look like progress and are not.
+    odd: number of progress records that are left out because their times or durations are impossible.
+    earlier: number of progress records that are left out because there are too many.
+    tasks: from an event log. queries_of: by stage, the identifier of the query whose job it is of.
     """
 
     path: Path
@@ -51,31 +65,32 @@ class Found:
     torn: int = 0
     odd: int = 0
     earlier: int = 0
-    tasks: list[tuple[int, float, float]] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    queries_of: dict[int, str] = field(default_factory=dict)
 
 
 def find(path: Path, progress: Progress | None = None) -> Found:
-    """The progresses of a recording.
+    """Read the progress records of a recording.
 
     Parameters
     ----------
-    progress: told now and then how many bytes have been read, and of how many; of a packed file both are about.
+    progress: called now and then with the bytes that have been read and their total; approximate for a compressed file.
 
     Raises
     ------
-    SourceError: there are none; says what is wanted.
+    SourceError: there are none; says what can be read.
     """
     found = Found(path)
-    last: deque[bytes] = deque(maxlen=MOST)  # as JSON, which takes a tenth of the memory
+    last: deque[bytes] = deque(maxlen=MOST)  # kept as JSON, which takes a tenth of the memory
     streams = 0
     try:
         for entry in _entries(path, found, progress):
             if isinstance(entry, dict) and entry.keys() >= OF_STREAMS:
                 streams += 1
-            told = _told(entry, found)
-            if told is not None:
+            entry_progress = _told(entry, found)
+            if entry_progress is not None:
                 found.earlier += len(last) == MOST
-                last.append(msgspec.json.encode(told))
+                last.append(msgspec.json.encode(entry_progress))
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror or error}): {WANTED}.") from error
     if streams and not last:
@@ -92,7 +107,7 @@ def find(path: Path, progress: Progress | None = None) -> Found:
 
 def _entries(path: Path, found: Found, progress: Progress | None) -> Iterator[Any]:
     objects = Objects()
-    if not is_local(path) and path.is_dir():  # the progresses of a run in a store
+    if not is_local(path) and path.is_dir():  # the progress of a run in a store
         yield from objects.of(line.decode() for line in journal.lines_of(path))
     else:
         files = [path] if str(path) in STANDARD_INPUT else files_of(path)
@@ -103,7 +118,7 @@ def _entries(path: Path, found: Found, progress: Progress | None) -> Iterator[An
 
 
 def _counted(lines: Iterable[str], size: int, progress: Progress) -> Iterator[str]:
-    """The lines, while it is told how far they are."""
+    """The lines; reports how far they have been read."""
     done = 0
     for number, line in enumerate(lines):
         if number % TOLD_EACH == 0:
@@ -113,30 +128,35 @@ def _counted(lines: Iterable[str], size: int, progress: Progress) -> Iterator[st
 
 
 def _plausible(told: Iterable[dict[str, Any]], found: Found) -> list[Record]:
-    """The records of those whose times and durations can be."""
+    """Records of the entries whose times and durations are possible; counts the others."""
     made = [
-        idle_of(one["idle"]) if "idle" in one else record_of({"batchId": found.earlier + number, **one})
-        for number, one in enumerate(told)
+        idle_of(entry["idle"]) if "idle" in entry else record_of({"batchId": found.earlier + number, **entry})
+        for number, entry in enumerate(told)
     ]
     records = [record for record in made if record is not None]
     middle = median(record.started for record in records) if records else 0.0
-    kept = [
+    possible = [
         record
         for record in records
         if abs(record.started - middle) < FAR_S and all(map(math.isfinite, record.phases.values())) and record.duration >= 0
     ]
-    found.odd += len(made) - len(kept)
-    return kept
+    found.odd += len(made) - len(possible)
+    return possible
 
 
 def _told(entry: Any, found: Found) -> dict[str, Any] | None:
-    """The progress in an entry, or the event that a query idles; what a task took is noted."""
+    """The progress in an entry, or its event that a query is idle; None for others. Adds the times of a task to ``found``."""
     if not isinstance(entry, dict):
+        return None
+    if entry.get("Event") == "SparkListenerJobStart":
+        query = (entry.get("Properties") or {}).get("sql.streaming.queryId", "")
+        found.queries_of.update((int(stage), query) for stage in entry.get("Stage IDs") or ())
         return None
     if entry.get("Event") == "SparkListenerTaskEnd":
         metrics = entry.get("Task Metrics") or {}
         run, collection = metrics.get("Executor Run Time", 0), metrics.get("JVM GC Time", 0)
-        found.tasks.append((int(entry.get("Stage ID", 0)), run / 1e3, collection / 1e3))
+        stage = int(entry.get("Stage ID", 0))
+        found.tasks.append(Task(stage, run / 1e3, collection / 1e3, found.queries_of.get(stage, "")))
         return None
     idle = entry.get("idle") or (entry if entry.get("Event") == IDLE else None)
     if isinstance(idle, dict):

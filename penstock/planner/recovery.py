@@ -1,4 +1,4 @@
-"""After an outage, a deployment or a step in the rate: how the backlog and the latency go, and when all is as before."""
+"""Recovery after an outage, a deployment or a step in the rate: the course of backlog and latency, and when they are usual."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,22 +15,23 @@ from penstock.planner.setting import Setting
 from penstock.queueing import parameter
 
 REPLICATES = 20
+"""Simulated runs: so many of the fitted model, and as many of models that the recordings also allow."""
 COLD = 12
-"""Micro-batches of a start that may last longer than later ones."""
+"""Number of micro-batches after a start that may last longer than later ones."""
 STEADY_CYCLES = 200
-"""Micro-batches before the event, from which it is known what is usual."""
+"""Number of micro-batches that are simulated before the outage or the step."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What follows an outage or a step; all predicted. Times are in seconds from the outage's end, or from the step.
+    """The course after an outage or a step; all predicted. Times are in seconds from the outage's end, or from the step.
 
     Parameters
     ----------
-    seconds: until results are as fresh as they are to be (the median of runs). low, high: in 90% of runs of models that the
-        recording might have led to; infinite where those do not keep up.
-    usual_p95: of the latency once all is steady again, which a step of the rate has changed.
-    times, backlog, latency: of one replicate, at the end of each micro-batch: rows that wait, and the oldest row's latency.
+    seconds: until the latency is usual again, the median of runs. low, high: bounds of it in 90% of the runs of models that
+        the recordings also allow; infinite where these do not keep up.
+    usual_p95: of the latency once it is steady again; a step of the rate changes it.
+    times, backlog, latency: of the median run, at the end of each micro-batch: rows that wait, and the oldest row's latency.
     """
 
     seconds: float
@@ -51,13 +52,13 @@ def recover(
     step: float = 1.0,
     seed: int = 0,
 ) -> Recovery:
-    """Predict what follows an outage, after which a backlog waits, or a step in the rate.
+    """Predict the recovery from an outage, after which a backlog waits, or from a step in the rate.
 
     Parameters
     ----------
     outage: seconds during which rows arrive and nothing runs.
-    restart: whether the query is started anew after it, with the warm-up that was recorded.
-    step: what the rate is multiplied by from then on.
+    restart: whether the query is started anew after the outage, with the warm-up that was recorded.
+    step: factor of the rate from the beginning of the outage on; without an outage, from time 0 on.
 
     Raises
     ------
@@ -88,6 +89,7 @@ def recover(
     random = np.random.default_rng(seed)
     model = calibration.queries[0]
     cycle = calibration.cycle(whole)
+    # The runs must be long enough for the backlog to go: the less headroom, the longer that takes.
     event = STEADY_CYCLES * max(cycle, 1 / rate)
     headroom = 1 - rate * step / limit if math.isfinite(limit) else 1.0
     horizon = event + outage + (outage + 60.0) * (2 + 2 / headroom) + 20 * cycle
@@ -95,7 +97,8 @@ def recover(
     models = [usual] * REPLICATES
     models += [calibration.scaled(model, whole, model.under(gate_of(whole)).drawn(random)) for _ in range(REPLICATES)]
     runs = [
-        _once(calibration, model, one, whole, event, outage, restart and outage > 0, step, horizon, random) for one in models
+        _once(calibration, model, durations, whole, event, outage, restart and outage > 0, step, horizon, random)
+        for durations in models
     ]
     times = np.array([run[0] for run in runs])
     middle = int(np.argsort(times[:REPLICATES])[REPLICATES // 2])
@@ -115,6 +118,7 @@ def _once(
     horizon: float,
     random: np.random.Generator,
 ) -> tuple[float, float, Real, Real, Real]:
+    """Simulate one run; returns the seconds to recover, and the other fields of a `Recovery` from ``usual_p95`` on."""
     rate = float(whole.rate or 0.0)
     before = calibration.arrivals.flow(rate, event + outage if step == 1.0 else event, random, whole.arrivals)
     after = calibration.arrivals.flow(rate * step, horizon - before.times[-1], random, whole.arrivals)
@@ -128,8 +132,9 @@ def _once(
     back = event + outage
     flying = len(steady.ended) - (1 if outage and (steady.ended[-1:] > event).any() else 0)
     taken = float(steady.taken[flying - 1]) if flying else 0.0
+    # After the event only rows that were not taken before it arrive.
     late = Flow(flow.times, np.maximum(flow.counts - taken, 0.0))
-    # Spark begins with the micro-batch that was under way, as it was planned; what has come since is in the next.
+    # Spark first repeats the micro-batch that was under way, as it was planned; rows that came since are in the next.
     planned = float(steady.rows[-1]) if flying < len(steady.ended) else math.inf
     thawing = replace(work, longer=np.array(_thawing(model) if restart else []))
     begin = back if outage else max([event, *steady.ended[-1:].tolist()])
@@ -140,7 +145,7 @@ def _once(
 
 
 def _judged(rest: Passage, late: Flow, usual: float, back: float) -> tuple[float, float, Real, Real, Real]:
-    """When the mean latency of a micro-batch, and of the next, is no longer than usual."""
+    """The result of a run: it has recovered once the middle rows of two successive micro-batches have the usual latency."""
     edges = np.concatenate([[0.0], rest.taken])
     oldest = rest.visible - late.births(edges[:-1] + 1e-6)
     middle = rest.visible - late.births((edges[:-1] + edges[1:]) / 2)
@@ -152,11 +157,13 @@ def _judged(rest: Passage, late: Flow, usual: float, back: float) -> tuple[float
 
 
 def _thawing(model: QueryModel) -> list[float]:
-    """How many seconds longer the first micro-batches after a start last than warm ones of their rows: the recorded median."""
-    speed = 1.0 if model.speed is None else model.speed.factor  # of a run that is followed, not of the starts recorded
+    """Seconds by which the first micro-batches after a start last longer than warm ones with as many rows: recorded medians."""
+    speed = (
+        1.0 if model.speed is None else model.speed.factor
+    )  # the durations contain the speed of a followed run, the recorded starts do not
     starts = [
-        one.durations[:COLD] - np.array([model.durations.duration(rows) / speed for rows in one.rows[:COLD]])
-        for one in model.observed.cold
-        if len(one) >= COLD and one.numbers[0] <= 1
+        start.durations[:COLD] - np.array([model.durations.duration(rows) / speed for rows in start.rows[:COLD]])
+        for start in model.observed.cold
+        if len(start) >= COLD and start.numbers[0] <= 1
     ]
     return np.maximum(np.median(starts, axis=0), 0.0).tolist() if starts else []

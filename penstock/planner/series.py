@@ -12,23 +12,24 @@ from penstock.runs.record import Record
 Real = NDArray[np.float64]
 
 BACK_TO_BACK_S = 0.05
-"""A trigger that begins so soon after the last has waited for nothing."""
+"""A micro-batch that starts so soon after the end of the last one has waited for no trigger."""
 HURRIED = 0.9
-"""A share of busy time that only micro-batches back to back have, where their starts are too few to tell."""
+"""Where the starts are too few to tell, micro-batches are taken to be back to back if this share of the time is busy."""
 LEAST_MAXIMUM = 50
-"""Rows of a micro-batch that three do not have by chance, and no more."""
+"""From so many rows on, three micro-batches with exactly the largest number of rows are no chance: they hit a maximum."""
 LEAST_CAPPED, CAPPED = 8, 0.98
-"""Micro-batches of which a maximum of rows is told, and the share of it that counts as all of it."""
+"""Micro-batches that are needed to infer a maximum of rows, and the share of the maximum that counts as reaching it."""
 IDLE_S, LOOKS_S = 10.0, 0.1
-"""How long after a micro-batch Spark says that nothing was there, and how much later where no trigger is set."""
+"""Seconds after which an idle query reports that it found nothing, and the tolerance of that where no trigger is set."""
 HELD, VARIES = 0.9, 0.01
-"""Rows of the smallest micro-batch, of the median, where a gate holds rows back; and by how much the gaps then vary more."""
+"""Where a gate holds rows back, the smallest micro-batch has this share of the median rows, and the coefficient of variation
+of the gaps exceeds that of the rows by this much."""
 SHORTEST_S, POLL_S = 1e-3, 0.01
-"""The shortest window between two looks at a source, and how often Spark looks again where no trigger is set."""
+"""The shortest window between two looks at a source; the interval at which Spark looks again where no trigger is set."""
 LATE_S = 0.5
-"""How late a trigger may start, for its interval to be told."""
+"""How far starts may lie off the grid of a trigger interval for it to be recognised."""
 ROUND_S = (3600, 600, 300, 60, 30, 10, 5, 1, 0.5, 0.25, 0.1, 0.05, 0.01)
-"""What intervals that people choose are multiples of."""
+"""Steps of which the intervals that people choose are multiples, the largest first."""
 TRIGGERS_S = (
     0.1,
     0.2,
@@ -56,17 +57,17 @@ TRIGGERS_S = (
 
 @dataclass(frozen=True)
 class Series:
-    """Micro-batches with data, in order; all arrays have one entry for each.
+    """Micro-batches with data, in order; every array has one entry per micro-batch. Times are in seconds since the epoch.
 
     Parameters
     ----------
-    numbers: of the micro-batches. started, ended: of their triggers, seconds since the epoch.
-    admitted: when it was fixed which rows they take. visible: when their results were.
-    rows: taken. waiting: there and left for later. keys: distinct ones, nan where unknown.
-    whole: whether the progress of the micro-batch before is there, too.
-    outstanding: files or bytes, or rows, that were left for later; nan where the source does not say.
-    empty, again: when, after the micro-batch before, a trigger first and then next was said to have found nothing. since: when
-        one last did. Nan where none is known.
+    numbers: of the micro-batches. started, ended: when their triggers did.
+    admitted: when it was fixed which rows they take. visible: when their results became visible.
+    rows: taken. waiting: rows that were there and left for later. keys: number of distinct keys, nan where unknown.
+    whole: whether the progress of the micro-batch before was recorded, too.
+    outstanding: files, bytes or rows that were left for later; nan where the source does not say.
+    empty, again, since: when, after the micro-batch before, a trigger was reported to find nothing for the first, the second
+        and the last time; nan where no such report is known.
     """
 
     numbers: Real
@@ -91,7 +92,7 @@ class Series:
 
     @property
     def durations(self) -> Real:
-        """Seconds from start to end."""
+        """Seconds from the start to the end of each micro-batch."""
         return self.ended - self.started
 
     @property
@@ -112,58 +113,58 @@ class Series:
 
     @property
     def ceiling(self) -> float | None:
-        """The most rows of a micro-batch, where most have just as many, and more wait or may wait: a maximum per trigger."""
+        """The maximum of rows per trigger, if most micro-batches reach it while more rows wait or may wait; else None."""
         if len(self) < LEAST_CAPPED:
             return None
         most = float(self.rows.max())
         capped = self.rows >= CAPPED * most
         waits = self.outstanding[capped] > 0
-        told = np.isfinite(self.outstanding[capped])
-        if most < 2 or capped.mean() < 0.5 or not (waits | ~told).mean() > 0.5:
+        known = np.isfinite(self.outstanding[capped])
+        if most < 2 or capped.mean() < 0.5 or not (waits | ~known).mean() > 0.5:
             return None
         exact = float((self.rows == most).mean()) > 0.5
         return most if waits.mean() > 0.5 or (exact and self.busy > HURRIED) else None
 
     @property
     def maximum(self) -> float | None:
-        """The most rows that a micro-batch takes, where some have just as many, while others differ: a maximum that is
-        reached.
-        """
+        """The maximum of rows per trigger, if at least some micro-batches seem to reach it; else None."""
         if self.ceiling is not None or len(self) < LEAST_CAPPED:
             return self.ceiling
         most = float(self.rows.max())
         capped = self.rows == most
-        left = self.outstanding[capped]
-        if most < LEAST_MAXIMUM or capped.sum() < 3 or capped.mean() > 0.5 or (left == 0).any():
+        outstanding = self.outstanding[capped]
+        if most < LEAST_MAXIMUM or capped.sum() < 3 or capped.mean() > 0.5 or (outstanding == 0).any():
             return None
         return most
 
     @property
     def hides(self) -> bool:
-        """Whether a maximum is reached of which the source does not say what waits behind it."""
+        """Whether micro-batches reach a maximum of rows and the source does not say how many wait behind it."""
         return self.maximum is not None and bool(np.isnan(self.outstanding[self.rows == self.rows.max()]).any())
 
     def windows(self, *, quiet: bool = False) -> tuple[Real, Real]:
-        """Between successive admissions: seconds, and rows that arrived in them.
+        """The windows between successive admissions: their seconds, and the rows that arrived in them.
 
         Parameters
         ----------
-        quiet: whether a window is parted where a trigger found nothing; not where a gate holds rows back.
+        quiet: whether to split a window where a trigger found nothing (not for a source whose gate holds rows back).
         """
         begins, ends = self.admitted[:-1], self.admitted[1:]
         counts = np.maximum(self.rows[1:] + np.diff(self.waiting), 0.0)
-        kept = self.whole[1:] & (ends > begins)
+        valid = self.whole[1:] & (ends > begins)
+        # A window of which a trigger last found nothing has no rows before that moment, and all of them after it.
         last = np.clip(np.nan_to_num(self.quiet()[1:], nan=-np.inf), begins, ends) if quiet else begins
-        widths = np.stack([last - begins, ends - last], axis=1)[kept]
-        parted = np.stack([np.zeros(len(counts)), counts], axis=1)[kept]
+        widths = np.stack([last - begins, ends - last], axis=1)[valid]
+        parted = np.stack([np.zeros(len(counts)), counts], axis=1)[valid]
         some = widths > 0
         some[:, 1] |= parted[:, 1] > 0
         return np.maximum(widths[some], SHORTEST_S), parted[some]
 
     def quiet(self) -> Real:
-        """For each micro-batch when a trigger last found that none of its rows was there; nan where none did.
+        """For each micro-batch, when a trigger last found none of its rows there; nan where that is not known.
 
-        A progress says so (`since`), or the interval: had a row been there at the trigger before, that one would have begun.
+        It follows from progress (`since`), or from the interval: had a row been there at the trigger before, a micro-batch
+        would have begun then.
         """
         if self.holds:
             return np.full(len(self), np.nan)
@@ -172,14 +173,14 @@ class Series:
             return self.since
         before = np.append(np.inf, np.where(self.whole[1:], self.ended[:-1], np.inf))
         at = self.started - interval
-        if not interval:  # then it looks again and again
+        if not interval:  # without an interval, Spark looks again every POLL_S
             at = np.where(self.started - before > BACK_TO_BACK_S, 2 * self.started - self.admitted - POLL_S, -np.inf)
         proved = np.where(at >= before, at, np.nan)
         return np.fmax(self.since, np.where(self.outstanding > 0, np.nan, proved))
 
     @property
     def holds(self) -> bool:
-        """Whether a gate seems to hold rows back: none of the micro-batches is small, and the time between them varies more."""
+        """Whether a gate seems to hold rows back: no micro-batch is small, and the gaps between them vary more than rows do."""
         if len(self) < LEAST_CAPPED:
             return False
         rows, gaps = self.rows, np.diff(self.started)
@@ -187,12 +188,12 @@ class Series:
         return bool(rows.min() >= HELD * np.median(rows) and vary > VARIES and self.busy < HURRIED)
 
     def _keeps(self, interval: float) -> bool:
-        """Whether all parts have the interval: one that adapts has another later."""
+        """Whether all parts of the series fit the interval, which is not so if it was adapted during the run."""
         edges = np.linspace(0, len(self), max(1, min(8, len(self) // 12)) + 1).astype(int).tolist()
         return all(self[slice(low, high)].trigger() in (None, interval) for low, high in pairwise(edges))
 
     def trigger(self) -> float | None:
-        """The trigger interval that the starts fit: 0 where micro-batches follow each other at once, None where unclear."""
+        """The trigger interval that the starts fit, seconds: 0 if micro-batches follow each other at once, None if unclear."""
         waited = self.started[1:] - self.ended[:-1] > BACK_TO_BACK_S
         waited &= self.whole[1:]
         starts = self.started[1:][waited]
@@ -200,7 +201,8 @@ class Series:
             return 0.0 if len(self) > 10 and not len(starts) else None
         reported = (self.empty - np.append(np.nan, self.ended[:-1]))[np.isfinite(self.empty)]
         if len(reported) >= 3 and float(np.mean(np.abs(reported - IDLE_S) < LOOKS_S)) > 0.9:
-            return 0.0  # it says so ten seconds after, to the moment: no grid is waited for
+            return 0.0  # idleness is reported exactly ten seconds later: no grid of triggers is waited for
+        # Triggers that found nothing lie on the grid, too. Any steady grid is tried first, then the usual intervals.
         looked = np.concatenate([self.empty, self.again, self.since])
         starts = np.unique(np.concatenate([starts, looked[np.isfinite(looked)]]))
         if (steady := _steady(starts)) is not None:
@@ -213,29 +215,29 @@ class Series:
 
 
 def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
-    """The series of one start.
+    """Make the series of one start of a query.
 
     Parameters
     ----------
     records: of one run identifier, in order.
-    visible: when results of micro-batches are known to have become visible; the sink's end otherwise.
+    visible: by micro-batch, when its results became visible; where that is not known, the end of the sink's work counts.
     """
     ran = [record for record in records if record.ran]
-    latest = {record.number: record for record in ran}  # of one that was repeated the last counts
-    kept = sorted((record for record in latest.values() if record.taken > 0), key=lambda record: record.number)
-    empty = {record.number for record in ran} - {record.number for record in kept}
-    numbers = [record.number for record in kept]
+    latest = {record.number: record for record in ran}  # of a repeated micro-batch the last record counts
+    taking = sorted((record for record in latest.values() if record.taken > 0), key=lambda record: record.number)
+    empty = {record.number for record in ran} - {record.number for record in taking}
+    numbers = [record.number for record in taking]
     before = [None, *numbers][: len(numbers)]
-    first, again, last = _empty([record for record in records if not record.taken], kept)
+    first, again, last = _empty([record for record in records if not record.taken], taking)
     return Series(
         numbers=np.array(numbers, dtype=float),
-        started=np.array([record.started for record in kept]),
-        admitted=np.array([record.started + record.planning for record in kept]),
-        visible=np.array([visible.get(record.number, record.started + record.duration - record.closing) for record in kept]),
-        ended=np.array([record.started + record.duration for record in kept]),
-        rows=np.array([float(record.taken) for record in kept]),
-        waiting=np.array([float(sum(source.waiting or 0 for source in record.sources)) for record in kept]),
-        keys=np.array([np.nan if record.keys is None else float(record.keys) for record in kept]),
+        started=np.array([record.started for record in taking]),
+        admitted=np.array([record.started + record.planning for record in taking]),
+        visible=np.array([visible.get(record.number, record.started + record.duration - record.closing) for record in taking]),
+        ended=np.array([record.started + record.duration for record in taking]),
+        rows=np.array([float(record.taken) for record in taking]),
+        waiting=np.array([float(sum(source.waiting or 0 for source in record.sources)) for record in taking]),
+        keys=np.array([np.nan if record.keys is None else float(record.keys) for record in taking]),
         whole=np.array(
             [
                 last is not None and all(missing in empty for missing in range(last + 1, number))
@@ -243,7 +245,7 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
             ],
             dtype=bool,
         ),
-        outstanding=np.array([_outstanding(record) for record in kept]),
+        outstanding=np.array([_outstanding(record) for record in taking]),
         empty=first,
         again=again,
         since=last,
@@ -251,7 +253,7 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
 
 
 def _empty(empty: Sequence[Record], kept: Sequence[Record]) -> tuple[Real, Real, Real]:
-    """For each micro-batch when, after the one before, a trigger first, next and last found nothing."""
+    """For each micro-batch, when a trigger found nothing for the first, second and last time since the one before."""
     looked = np.sort([record.started for record in empty])
     started = np.array([record.started for record in kept])
     none = np.full(len(started), np.nan)
@@ -270,9 +272,7 @@ def _empty(empty: Sequence[Record], kept: Sequence[Record]) -> tuple[Real, Real,
 
 
 def _steady(starts: Real) -> float | None:
-    """The interval of starts that all lie on one grid, whichever it is, be they late or some left out; None where they do
-    not.
-    """
+    """The interval of the grid on which the starts lie, even if some are late or left out; None where there is none."""
     gaps = np.diff(starts)
     gaps = gaps[gaps > BACK_TO_BACK_S]
     if len(gaps) < 3:
@@ -292,7 +292,7 @@ def _steady(starts: Real) -> float | None:
 
 
 def _outstanding(record: Record) -> float:
-    """What waits at the sources, as far as they say; nan where none does."""
-    said = [source.waiting if source.waiting is not None else source.outstanding for source in record.sources]
-    known = [float(one) for one in said if one is not None]
+    """What is left waiting at the sources (rows, files or bytes), as far as they say; nan where none says it."""
+    amounts = [source.waiting if source.waiting is not None else source.outstanding for source in record.sources]
+    known = [float(amount) for amount in amounts if amount is not None]
     return sum(known) if known else float("nan")

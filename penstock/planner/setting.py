@@ -1,4 +1,4 @@
-"""A setting of a query: what may be chosen, and what may change."""
+"""Settings of a query: its gate and cores, which may be chosen, and its arrivals, which may change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,13 +11,14 @@ from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
 
 DEFAULT_DELAY_S = 900.0
+"""Spark's default of ``maxTriggerDelay``."""
 
 Arrivals = str | float | Sequence[float]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a prediction is for; what is left out stays as it was recorded.
+    """The setting that a prediction is for; fields that are left out stay as they were recorded.
 
     Parameters
     ----------
@@ -52,13 +53,13 @@ class Setting:
 
     def __post_init__(self) -> None:
         for name in ("trigger", "max_delay"):
-            given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, seconds(given))
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, seconds(value))
         for name in ("min_rows", "max_rows", "cores", "partitions"):
-            given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, parameter.count(name, given, infinite=name == "max_rows"))
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, parameter.count(name, value, infinite=name == "max_rows"))
         if isinstance(self.rate, str) and not self.rate.endswith("x"):
             object.__setattr__(self, "rate", _number("rate", self.rate))
         if isinstance(self.rate, int | float):
@@ -89,26 +90,26 @@ class Setting:
 
     @property
     def delay(self) -> float:
-        """The longest wait of a row for the gate in seconds; Spark's default where none is given."""
+        """The longest wait of a row for the gate, in seconds; Spark's default if none is given."""
         return DEFAULT_DELAY_S if self.max_delay is None else seconds(self.max_delay)
 
     def rate_from(self, recorded: float) -> float:
-        """Rows per second, where ``recorded`` were."""
+        """The rate in rows per second, given the recorded one."""
         if self.rate is None:
             return recorded
         return recorded * float(self.rate[:-1]) if isinstance(self.rate, str) else float(self.rate)
 
     def over(self, recorded: Self) -> Self:
-        """This setting, with what it leaves out taken from the recorded one."""
+        """This setting, completed with the values of the recorded one."""
         return replace(recorded, **self.given())
 
     def given(self) -> dict[str, Any]:
-        """What is not left out, by name."""
+        """The fields that are not left out, by name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
     def options(self) -> dict[str, str]:
-        """The gate in the words of Spark's documentation: what to write in ``trigger()`` and in the source's options."""
+        """The gate as Spark's documentation names it: the arguments of ``trigger()``, and the options of the source."""
         written = {}
         if self.trigger is not None:
             written["trigger(processingTime=...)"] = _written(self.interval)

@@ -1,4 +1,4 @@
-"""How what was recorded goes on beyond its largest values: as a Pareto distribution, where these fall that slowly."""
+"""The tail of recorded values: a Pareto distribution of the largest ones, where these fall off that slowly."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,20 +8,20 @@ import numpy as np
 from penstock.planner.series import Real
 
 SHARE, LEAST, STEADY = 0.05, 15, 1.5
-"""The largest values that tell: such a share of all, and so many at least; and by how much the index may grow with the
-values.
+"""The largest values that the index is estimated from: their share of all, and their least number; and the factor by which the
+index may grow further out.
 """
 HEAVY, HEAVIEST = 4.0, 1.3
-"""Tail indices beyond which what was recorded tells all that matters, and below which none is believed."""
+"""Tail indices above which the recorded values suffice, and below which an estimate is not believed."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """Values from ``threshold`` on are redrawn: they fall as ``x ** -index``. An infinite index leaves all as it is.
+    """Values from ``threshold`` on fall off as ``x ** -index`` and are redrawn; with an infinite index none are.
 
     Parameters
     ----------
-    count: values that the index was estimated from.
+    count: number of values that the index was estimated from.
     """
 
     threshold: float
@@ -29,14 +29,14 @@ class Tail:
     count: int
 
     def drawn(self, random: np.random.Generator) -> "Tail":
-        """An index that these values might as well have come from (the estimate is asymptotically normal)."""
+        """The tail with a random index, drawn by the uncertainty of the estimate (which is asymptotically normal)."""
         if math.isinf(self.index):
             return self
         factor = math.exp(random.normal(0.0, 1 / math.sqrt(self.count)))
         return replace(self, index=max(HEAVIEST, self.index * factor))
 
     def extended(self, values: Real, random: np.random.Generator) -> Real:
-        """The values with those from the threshold on redrawn."""
+        """The values, with those from the threshold on redrawn."""
         if math.isinf(self.index):
             return values
         drawn = self.threshold * random.random(len(values)) ** (-1 / self.index)
@@ -44,20 +44,20 @@ class Tail:
 
 
 def tail_of(values: Real) -> Tail:
-    """Hill's estimate (1975, Annals of Statistics 3(5)) of the tail's index."""
+    """The tail of values, by Hill's estimate (1975, Annals of Statistics 3(5)) of its index; infinite if it is not heavy."""
     none = Tail(math.inf, math.inf, 0)
     count = int(SHARE * len(values))
     if count < LEAST:
         return none
     largest = np.sort(values)[-count - 1 :]
     index, further = _hill(largest), _hill(largest[-count // 2 :])
-    if not index < HEAVY or further > STEADY * index:  # it falls faster and faster, as no Pareto distribution does
+    if not index < HEAVY or further > STEADY * index:  # no Pareto distribution falls off faster and faster
         return none
     return Tail(float(largest[0]), max(HEAVIEST, index), count)
 
 
 def _hill(largest: Real) -> float:
-    """The index that values beyond the first show."""
+    """Hill's estimate of the index from ascending values, the first of which is the threshold."""
     if largest[0] <= 0:
         return math.inf
     mean = float(np.mean(np.log(largest[1:] / largest[0])))

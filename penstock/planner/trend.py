@@ -1,4 +1,4 @@
-"""Whether a sequence of measurements grows: the change over its length, and whether that is more than chance."""
+"""Trends of measurements: the change over their length, and the probability that it is chance."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import kendalltau, theilslopes
 
 COMPARED = 1_000
-"""Values of which each is compared with each: time and memory are its square."""
+"""The most values that are compared pairwise: time and memory grow as the square."""
 
 
 @dataclass(frozen=True)
@@ -16,19 +16,19 @@ class Trend:
 
     Parameters
     ----------
-    change: from the first to the last, relative to the median. p: probability of so much order by chance (Kendall's).
+    change: from the first value to the last, relative to the median. p: probability of such an order by chance (Kendall's).
     """
 
     change: float
     p: float
 
     def grows(self, least: float) -> bool:
-        """Whether it grows by a share, and not by chance."""
+        """Whether the values grow by more than the share ``least``, and not by chance."""
         return self.change > least and self.p < 0.001
 
 
 def trend_of(times: ArrayLike, values: ArrayLike) -> Trend:
-    """The trend of values at times, seconds; of fewer than eight, none."""
+    """The trend of values over times in seconds; no change if there are fewer than eight."""
     at, seen = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
     if len(seen) < 8 or float(seen.max()) == float(seen.min()):
         return Trend(0.0, 1.0)
@@ -39,7 +39,7 @@ def trend_of(times: ArrayLike, values: ArrayLike) -> Trend:
 
 
 def _thinned(*arrays: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """The medians of successive parts, of which there are few enough to compare each with each."""
+    """The medians of successive parts of the arrays, which are few enough to compare pairwise."""
     if len(arrays[0]) <= COMPARED:
         return list(arrays)
     return [np.array([np.median(part) for part in np.array_split(values, COMPARED)]) for values in arrays]

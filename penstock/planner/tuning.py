@@ -1,4 +1,4 @@
-"""Which options to set for a latency target: what is, what limits, what is expected of the choice, and what it costs."""
+"""Tuning: which options to set for a latency target, what limits the query, and what the choice is expected to do and cost."""
 
 import math
 from collections.abc import Iterable
@@ -64,16 +64,16 @@ STEPS = (
 )
 """Trigger intervals that are tried, in seconds."""
 SURE = 0.9
-"""The upper end of the band of so much that must meet the target."""
+"""A choice is sure if the upper end of its band of this level meets the target."""
 UNSETTLED = ("saturated", "working off")
-"""What limits a query whose recording shows how much it takes, and not how much would arrive."""
+"""Verdicts by which a recording shows how many rows the query takes, and not how many would arrive."""
 QUICK = 24
-"""Replicates for a band while searching."""
+"""Replicates of a band during a search."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on a figure of the latency, as ``p95`` of 5 seconds.
+    """A bound on a figure of the latency, such as a ``p95`` of 5 seconds.
 
     Examples
     --------
@@ -87,22 +87,22 @@ class Target:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The answer.
+    """The answer of `tune`.
 
     Parameters
     ----------
-    target: what was asked for.
+    target: the bound that was asked for.
     measured: today's latency by name, seconds; empty where it is not known.
-    today, chosen: predictions; None where the recording does not carry one, or no setting meets the target.
+    today, chosen: predictions; None where the recording allows none, the query does not keep up, or no setting will do.
     feasible: whether a setting of the gate meets the target; None where the recording does not tell.
-    verdicts: what limits, the gravest first.
+    verdicts: what limits the query, the gravest first.
     sure: whether the whole band of the choice meets the target.
-    reason: a sentence: why this choice, or why none.
-    max_rate: rows per second up to which the choice is expected to meet the target; None where what a row costs is not known.
-    cores_missing: times today's parallel speed at which the target could be met; None where it can be, or never.
+    reason: why this choice was made, or why none, in a sentence.
+    max_rate: rows per second up to which the choice is expected to meet the target; None if the cost per row is not known.
+    cores_missing: multiple of today's parallel speed at which the target could be met; None where it can be, or never.
     tried: predictions without bands for each trigger that was tried.
-    besides: what else would make micro-batches shorter; mostly empty.
-    latency_kind: ``"measured"`` or ``"derived"``: how today's latency is known. latency_of: that in words, with of how many.
+    besides: what else would make micro-batches shorter, in a sentence; mostly empty.
+    latency_kind: ``"measured"`` or ``"derived"``: how today's latency is known. latency_of: the kind in words, with counts.
     """
 
     target: Target
@@ -141,31 +141,31 @@ class Tuning:
 
     @property
     def limits(self) -> str:
-        """What limits, the gravest first, in one text."""
+        """What limits the query, the gravest first, in one text."""
         return " ".join(map(str, self.verdicts))
 
     @property
     def options(self) -> dict[str, str]:
-        """What to set, in the words of Spark's documentation."""
+        """The options to set, named as in Spark's documentation."""
         return {} if self.chosen is None else self.chosen.setting.options()
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page that explains it."""
+        """HTML for notebooks: the page that explains the answer."""
         return framed(page(self, "query"))
 
     def plot(self) -> "Plot":
-        """The latency over the trigger interval, drawn: a figure of matplotlib's, which a notebook shows.
+        """Draw the latency over the trigger interval: a matplotlib figure, which a notebook shows.
 
         Raises
         ------
-        ConfigurationError: the recording carries no prediction.
+        ConfigurationError: no prediction can be made from the recording.
         """
         if not self.tried:
             raise ConfigurationError(f"There is no curve to draw. {self.reason}")
         return curve(self)
 
     def to_json(self) -> dict[str, Any]:
-        """As `penstock tune --json` prints it."""
+        """The answer as `penstock tune --json` prints it."""
         return {
             "target": {self.target.name: self.target.seconds},
             "today": None
@@ -205,11 +205,11 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
     Parameters
     ----------
     what_if: a rate, arrivals or cores other than those recorded.
-    now: seconds since the epoch, where the recording is of a query that goes on: it is taken at its present speed.
+    now: seconds since the epoch, if the recorded query goes on: it is then modelled at its present speed.
 
     Raises
     ------
-    ConfigurationError: the target or the setting cannot be understood.
+    ConfigurationError: the target or the setting is not valid.
 
     Examples
     --------
@@ -221,47 +221,51 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
         raise ConfigurationError(
             f"The target is {target.name} {target.seconds:g} s: give one of {', '.join(TARGETS)}, above zero."
         )
-    found = tuple(verdicts(observation))
+    limits = tuple(verdicts(observation))
     measured = observation.queries[-1].latency()
     besides = about_logs(observation)
     kind = observation.queries[-1].latency_kind
     words = observation.queries[-1].latency_words
-    unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, (), besides, kind, words)
-    if found[0].kind in ("idle", "unclear"):
-        return replace(unknown, reason=f"The recording does not carry a prediction: {found[0].text}")
+    unknown = Tuning(target, measured, None, None, None, limits, False, "", None, None, (), besides, kind, words)
+    if limits[0].kind in ("idle", "unclear"):
+        return replace(unknown, reason=f"No prediction can be made from this recording: {limits[0].text}")
     try:
         calibration = calibrate(observation)
         if now is not None:
             calibration = calibration.following(observation, now=now)
     except ConfigurationError as error:
         return replace(unknown, reason=str(error))
+    # Such a recording does not show the rate. Sure saturation passes, for then it may be that no setting meets the target.
     stuck = next(
         (
-            one
-            for one in found
-            if (one.kind in UNSETTLED and not (one.kind == "saturated" and one.confident))
-            or (one.kind == "source throttled" and not one.confident)
+            verdict
+            for verdict in limits
+            if (verdict.kind in UNSETTLED and not (verdict.kind == "saturated" and verdict.confident))
+            or (verdict.kind == "source throttled" and not verdict.confident)
         ),
         None,
     )
     if stuck is not None:
         return replace(
-            unknown, reason=f"What arrives is not what is taken, so no setting can be judged by this recording: {stuck.text}"
+            unknown,
+            reason=f"The recording shows rows as they are taken, not as they arrive; it cannot judge a setting: {stuck.text}",
         )
     answer = choose(calibration, target, what_if)
-    if answer.feasible and any(one.kind == "saturated" for one in found) and (what_if is None or what_if.rate is None):
+    if answer.feasible and any(verdict.kind == "saturated" for verdict in limits) and (what_if is None or what_if.rate is None):
         return replace(
-            unknown, reason="The query does not keep up (see what limits it): what it would do if it did was never seen."
+            unknown,
+            reason="The query did not keep up in the recording (see what limits it), so how it does when it keeps up is not "
+            "known: record it at a lower rate, or ask for one with --what-if rate=R.",
         )
-    return replace(answer, measured=measured, verdicts=found, besides=besides, latency_kind=kind, latency_of=words)
+    return replace(answer, measured=measured, verdicts=limits, besides=besides, latency_kind=kind, latency_of=words)
 
 
 def choose(calibration: Calibration, target: Target, what_if: Setting | None = None, *, fine: bool = False) -> Tuning:
-    """What `tune` answers once the query is calibrated; nothing of what was measured, and no verdicts, are in it.
+    """Answer as `tune` does, from a calibration; the answer has no measured figures and no verdicts.
 
     Parameters
     ----------
-    fine: go beyond the round trigger intervals, to the longest that meets the target, within 2%.
+    fine: also search between the round trigger intervals for the longest that meets the target, within 2%.
     """
     base = calibration.complete(what_if)
     today = _predicted(calibration, base)
@@ -282,7 +286,7 @@ def choose(calibration: Calibration, target: Target, what_if: Setting | None = N
 
 
 def _longest(calibration: Calibration, chosen: Prediction, target: Target) -> Prediction:
-    """Between a round trigger interval that meets the target and the next, the longest that does, within 2%."""
+    """The longest interval that meets the target, from the chosen round one up to the next round one, within 2%."""
     low = chosen.setting.interval
     high = next((step for step in STEPS if step > low), 2 * low)
     while high - low > max(0.02 * low, 0.05):
@@ -290,7 +294,7 @@ def _longest(calibration: Calibration, chosen: Prediction, target: Target) -> Pr
         full = calibration.predict(replace(chosen.setting, trigger=middle), replicates=QUICK)
         meets = full.band(target.name, SURE)[1] <= target.seconds
         low, high = (middle, high) if meets else (low, middle)
-    while low > chosen.setting.interval + 0.05:  # as many runs as are shown may see what the quick ones have not
+    while low > chosen.setting.interval + 0.05:  # a band of all replicates may be wider than a quick one
         full = calibration.predict(replace(chosen.setting, trigger=low))
         if full.band(target.name, SURE)[1] <= target.seconds:
             return full
@@ -307,22 +311,22 @@ def _predicted(calibration: Calibration, setting: Setting, replicates: int | Non
 
 
 def _tried(calibration: Calibration, base: Setting, target: Target) -> Iterable[Prediction]:
-    """Triggers from none to beyond the target."""
+    """Predictions without bands, for trigger intervals from 0 to beyond the target."""
     for trigger in STEPS:
         if trigger <= 1.5 * target.seconds + 1:
-            found = _predicted(calibration, replace(base, trigger=float(trigger), min_rows=None, max_delay=None), 0)
-            if found is not None:
-                yield found
+            prediction = _predicted(calibration, replace(base, trigger=float(trigger), min_rows=None, max_delay=None), 0)
+            if prediction is not None:
+                yield prediction
 
 
 def _chosen(calibration: Calibration, tried: list[Prediction], target: Target) -> tuple[Prediction | None, bool]:
-    """The one with the fewest micro-batches whose band meets the target; if none does, the one that meets it best."""
-    meeting = [one for one in tried if getattr(one, target.name) <= target.seconds]
+    """The setting with the fewest micro-batches whose band meets the target, and True; else the one of the least latency."""
+    meeting = [prediction for prediction in tried if getattr(prediction, target.name) <= target.seconds]
     for one in sorted(meeting, key=lambda one: one.batches_per_day)[:12]:
         quick = calibration.predict(one.setting, replicates=QUICK)
         if quick.band(target.name, SURE)[1] > target.seconds:
             continue
-        full = calibration.predict(one.setting)  # of as many runs as are shown
+        full = calibration.predict(one.setting)  # with all replicates, as it is shown
         if full.band(target.name, SURE)[1] <= target.seconds:
             return full, True
     if not meeting:
@@ -344,16 +348,16 @@ def _because(chosen: Prediction, today: Prediction | None, target: Target, sure:
 
 
 def _missing(calibration: Calibration, base: Setting, tried: list[Prediction], target: Target) -> tuple[str, float | None]:
-    """Why no trigger helps, and how much capacity would."""
+    """Why no trigger meets the target, in a sentence, and the multiple of the parallel speed that would; None if none does."""
     rate, limit = float(base.rate or 0.0), calibration.throughput_limit(base)
-    best = min((float(getattr(one, target.name)) for one in tried), default=math.inf)
+    best = min((float(getattr(prediction, target.name)) for prediction in tried), default=math.inf)
     if rate >= limit:
         reason = f"{rate:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} (predicted)"
     else:
         reason = f"the best that a trigger can reach is a {target.name} of {best:.2f} s (predicted)"
     for times in (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64):
-        found = _predicted(calibration.faster(times), replace(base, trigger=0.0), 0)
-        if found is not None and getattr(found, target.name) <= target.seconds:
+        faster = _predicted(calibration.faster(times), replace(base, trigger=0.0), 0)
+        if faster is not None and getattr(faster, target.name) <= target.seconds:
             return (
                 f"No trigger meets the target: {reason}. About {times:g} times the cores would, if the time spent per row "
                 "is divided among them (assumed).",
@@ -373,16 +377,16 @@ def _holds_until(calibration: Calibration, setting: Setting, target: Target) -> 
     high = low
     for _ in range(12):
         high *= 2
-        found = _predicted(calibration, replace(setting, rate=high), 0)
-        if found is None or getattr(found, target.name) > target.seconds:
+        prediction = _predicted(calibration, replace(setting, rate=high), 0)
+        if prediction is None or getattr(prediction, target.name) > target.seconds:
             break
         low = high
     else:
         return low
     while high > 1.02 * low:
         middle = float(np.sqrt(low * high))
-        found = _predicted(calibration, replace(setting, rate=middle), 0)
-        if found is None or getattr(found, target.name) > target.seconds:
+        prediction = _predicted(calibration, replace(setting, rate=middle), 0)
+        if prediction is None or getattr(prediction, target.name) > target.seconds:
             high = middle
         else:
             low = middle

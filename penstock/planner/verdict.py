@@ -1,4 +1,4 @@
-"""What limits a query, by its recording: one kind, a sentence with the evidence, and whether that is sure."""
+"""Verdicts on a recorded query: each names a limit by its kind, gives the evidence in a sentence, and says how sure it is."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -8,39 +8,40 @@ import numpy as np
 
 from penstock.planner.durations import DurationModel, durations_of
 from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
+from penstock.planner.reading import Task
 from penstock.planner.series import Real, Series
 from penstock.planner.trend import trend_of
 from penstock.runs.record import Record
 
 RISING = 0.2
-"""A rate, a backlog or a state that changes by so much over a recording is no steady state."""
+"""A rate, a backlog or a state that changes by at least this share over a recording is not steady."""
 PAUSE_RATIO, PAUSE_SHARE = 2.0, 0.05
-"""Micro-batches that last so many times what is fitted, and take so much of the time besides, are pauses."""
+"""Micro-batches that last longer than this multiple of the fit are pauses, if their excess is this share of the time."""
 COLLECTED = 0.1
-"""A share of the tasks' time for garbage collection that memory would save."""
+"""Share of the tasks' time spent on garbage collection above which more memory would help."""
 SLOW_SINK, SLOW_SINK_S = 0.4, 0.5
-"""A sink is slow that takes such a share of a micro-batch, and so many seconds."""
+"""A sink is slow if it takes more than this share of a micro-batch, and more than this many seconds."""
 SKEWED_CORES = 0.1
-"""Of a core, below which the work for one key harms nobody."""
+"""Share of a core below which the work for one key does no harm."""
 SKEW = 2.5
-"""The busiest partition takes so many times the mean."""
+"""Multiple of the mean work of a partition above which the busiest one counts as skewed."""
 REAL_TIME_S, REAL_TIME_SPREAD, REAL_TIME_ROWS = 4.9, 0.01, 1.2
-"""Micro-batches in real-time mode last so long at least, and differ by no more than this share, though their rows differ
-more.
+"""Micro-batches in real-time mode last at least so long, and differ by no more than this share, though the largest have at
+least this multiple of the rows of the smallest.
 """
 WAITS, WAITS_S = 5.0, 3.0
-"""A trigger is long that is so many times a micro-batch's duration, and so many seconds."""
+"""A trigger is too long if it exceeds this multiple of a micro-batch's duration, and this many seconds."""
 SWAMPED, SWAMPED_BY = 3, 0.1
-"""So many micro-batches, each larger and longer by such a share than the one before, do not keep up."""
+"""If so many successive micro-batches are each larger and longer, by this share, than the one before, the query is swamped."""
 SHORT_S = 0.5
-"""Micro-batches that follow each other and are shorter are mostly overhead."""
+"""Micro-batches that follow each other at once and are shorter than this are mostly overhead."""
 OVERHEAD_SHARE = 0.8
-"""Of a duration that no row causes, beyond which micro-batches are too small."""
+"""If the fixed part of a duration, which no row causes, is above this share of it, micro-batches are too small."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found; ``confident`` is False where the recording allows another explanation."""
+    """What limits a query: ``confident`` is False where the recording allows another explanation."""
 
     kind: str
     text: str
@@ -52,23 +53,23 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The last start of a query that is long enough to judge, and what was fitted to it."""
+    """What the rules judge by: the last start of a query that is long enough, and the durations fitted to it."""
 
     query: QueryObservation
     series: Series
     records: tuple[Record, ...]
     durations: DurationModel
-    tasks: tuple[tuple[int, float, float], ...]
+    tasks: tuple[Task, ...]
 
     @property
     def ratios(self) -> Real:
-        """Recorded over fitted durations."""
+        """Recorded durations divided by fitted durations."""
         fitted = np.array([self.durations.duration(rows) for rows in self.series.rows])
         return np.asarray(self.series.durations / np.maximum(fitted, 1e-9))
 
 
 def verdicts(observation: Observation) -> list[Verdict]:
-    """All that limits the queries, the gravest first; never empty.
+    """All verdicts on the queries, the gravest first; if nothing limits them, one that says so.
 
     Examples
     --------
@@ -76,12 +77,21 @@ def verdicts(observation: Observation) -> list[Verdict]:
     >>> [verdict.kind for verdict in verdicts(observe("examples/recordings/digests-1.jsonl"))]
     ['healthy']
     """
-    found = [verdict for query in observation.queries for verdict in _of(query, observation.tasks)]
-    grave = [verdict for verdict in found if verdict.kind != "healthy"]
-    return sorted(grave, key=lambda verdict: _ORDER.index(verdict.kind)) or found[:1]
+    all_verdicts = [verdict for query in observation.queries for verdict in _of(query, _own(query, observation.tasks))]
+    grave = [verdict for verdict in all_verdicts if verdict.kind != "healthy"]
+    return sorted(grave, key=lambda verdict: _ORDER.index(verdict.kind)) or all_verdicts[:1]
 
 
-def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) -> Iterable[Verdict]:
+def _own(query: QueryObservation, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    """The tasks of a query's own jobs; all tasks where the log does not say whose they are."""
+    if not any(task.query for task in tasks):
+        return tasks
+    identifiers = {record.query for record in query.records}
+    return tuple(task for task in tasks if task.query in identifiers)
+
+
+def _of(query: QueryObservation, tasks: tuple[Task, ...]) -> Iterable[Verdict]:
+    """The verdicts on one query; a recording that cannot be judged by the rules yields one that says why."""
     if _is_idle(query):
         yield Verdict("idle", f"{query.name} has had rows in less than half of the time recorded; nothing limits it.")
         return
@@ -105,7 +115,7 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
             confident=False,
         )
         return
-    enough = [one for one in query.series if len(one) >= LEAST_WARM]
+    enough = [start for start in query.series if len(start) >= LEAST_WARM]
     series = enough[-1] if enough else max(query.series, key=len)
     if _is_real_time(series):
         yield Verdict(
@@ -116,7 +126,7 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
             confident=False,
         )
         return
-    records = tuple(one for one in query.records if series.started[0] <= one.started <= series.started[-1])
+    records = tuple(record for record in query.records if series.started[0] <= record.started <= series.started[-1])
     durations = durations_of([series], np.random.default_rng(0), draws=20)
     evidence = _Evidence(query, series, records, durations, tasks)
     none = True
@@ -145,15 +155,15 @@ def _is_real_time(series: Series) -> bool:
 
 
 def _is_idle(query: QueryObservation) -> bool:
-    """Whether there is no row for over half of the time: Spark reports every ten seconds that there was none."""
+    """Whether no rows came for over half of the time, judged by Spark's progress, which comes every ten seconds when idle."""
     last = query.records[-1].started
-    quiet = last - max((one.started + one.duration for one in query.records if one.taken), default=-np.inf)
-    empty = sum(not one.taken for one in query.records)
+    quiet = last - max((record.started + record.duration for record in query.records if record.taken), default=-np.inf)
+    empty = sum(not record.taken for record in query.records)
     return quiet > 0.5 * (last - query.records[0].started) or empty > 5 * len(query.records) / 6
 
 
 def _swamped(query: QueryObservation) -> Verdict | None:
-    """Of a short recording: micro-batches that follow each other, each with more rows and longer than the one before."""
+    """For short recordings: successive micro-batches each have more rows and last longer than the one before."""
     series = max(query.cold, key=len, default=None)
     if series is None or len(series) < SWAMPED:
         return None
@@ -170,7 +180,7 @@ def _swamped(query: QueryObservation) -> Verdict | None:
 
 
 def _throttled(seen: _Evidence) -> Verdict | None:
-    """Micro-batches are cut to one size while more waits, and there is time left between them."""
+    """A maximum per trigger cuts micro-batches to one size while more rows wait."""
     series, name = seen.series, seen.query.name
     ceiling = series.ceiling
     if ceiling is None and series.hides:
@@ -183,16 +193,16 @@ def _throttled(seen: _Evidence) -> Verdict | None:
         )
     if ceiling is None:
         return None
-    told = np.isfinite(series.outstanding)
-    if not told.any():
+    known = np.isfinite(series.outstanding)
+    if not known.any():
         return Verdict(
             "saturated",
             f"most micro-batches of {name} take {ceiling:,.0f} rows, and one follows the other: they are at a maximum per "
             "trigger (of rows or of files). The source does not say what waits behind it, so the query may not keep up.",
             confident=False,
         )
-    waits = f"{series.outstanding[told][-1]:,.0f} {'rows' if series.waiting.any() else 'files or bytes'}"
-    trend = trend_of(series.admitted[told], series.outstanding[told])
+    waits = f"{series.outstanding[known][-1]:,.0f} {'rows' if series.waiting.any() else 'files or bytes'}"
+    trend = trend_of(series.admitted[known], series.outstanding[known])
     if series.busy > 0.9:
         if trend.grows(RISING):
             return Verdict(
@@ -215,7 +225,7 @@ def _throttled(seen: _Evidence) -> Verdict | None:
 
 
 def _saturated(seen: _Evidence) -> Verdict | None:
-    """Back to back, and ever larger, or with ever more left behind."""
+    """Micro-batches follow each other at once, and ever more rows are there at their starts."""
     series = seen.series
     if series.busy < 0.9:
         return None
@@ -232,6 +242,7 @@ def _saturated(seen: _Evidence) -> Verdict | None:
 
 
 def _rising(seen: _Evidence) -> Verdict | None:
+    """The rate of arrivals grows during the recording."""
     change = _rate_trend(seen.series)
     if change > RISING:
         return Verdict(
@@ -243,7 +254,7 @@ def _rising(seen: _Evidence) -> Verdict | None:
 
 
 def _rate_trend(series: Series) -> float:
-    """By how much the rate grows over the series; 0, where that may be chance."""
+    """Growth of the rate over the series, as a share of its median; 0 where that may be chance."""
     widths, counts = series.windows()
     if len(widths) < LEAST_WARM:
         return 0.0
@@ -255,10 +266,11 @@ def _rate_trend(series: Series) -> float:
 
 
 def _growing_state(seen: _Evidence) -> Verdict | None:
+    """The state grows, and in the last third of the recording at least half as fast as in the middle one."""
     counted = [(record.started, record.state_rows) for record in seen.records if record.ran]
-    what = "rows"
-    if any(alive for _, alive in seen.query.instances):  # Spark's rows are pages of them
-        counted, what = list(seen.query.instances), "instances"
+    unit = "rows"
+    if any(alive for _, alive in seen.query.instances):  # a row of Spark's state holds a page of instances
+        counted, unit = list(seen.query.instances), "instances"
     times, state = (np.array(values, dtype=float) for values in zip(*counted, strict=True))
     if len(state) < 12 or state[-1] < 1000 or state[-1] < 1.3 * max(state[len(state) // 4], 1.0):
         return None
@@ -270,12 +282,13 @@ def _growing_state(seen: _Evidence) -> Verdict | None:
     cost = f", and micro-batches take {slower.change:.0%} longer for their rows" if slower.grows(0.05) else ""
     return Verdict(
         "state growing",
-        f"the state of {seen.query.name} grew from {state[0]:,.0f} to {state[-1]:,.0f} {what} and goes on growing{cost}: give "
+        f"the state of {seen.query.name} grew from {state[0]:,.0f} to {state[-1]:,.0f} {unit} and goes on growing{cost}: give "
         "it a watermark or an expiry.",
     )
 
 
 def _pauses(seen: _Evidence) -> Verdict | None:
+    """Garbage collection takes much of the time, as measured, or as long pauses of few micro-batches suggest."""
     share = _collected(seen)
     if share is not None:
         return (
@@ -299,16 +312,18 @@ def _pauses(seen: _Evidence) -> Verdict | None:
 
 
 def _collected(seen: _Evidence) -> float | None:
-    """The share of the tasks' time that was garbage collection; None where that was not recorded."""
-    told = [record.collected for record in seen.records if record.collected is not None]
-    if len(told) > 1 and told[-1][0] > told[0][0]:
-        return (told[-1][1] - told[0][1]) / (told[-1][0] - told[0][0])
-    run = sum(task[1] for task in seen.tasks)
-    return sum(task[2] for task in seen.tasks) / run if run else None
+    """Share of the tasks' time that was spent on garbage collection; None where that was not recorded."""
+    totals = [record.collected for record in seen.records if record.collected is not None]
+    if len(totals) > 1 and totals[-1][0] > totals[0][0]:
+        return (totals[-1][1] - totals[0][1]) / (totals[-1][0] - totals[0][0])
+    run = sum(task.run for task in seen.tasks)
+    return sum(task.collecting for task in seen.tasks) / run if run else None
 
 
 def _skewed(seen: _Evidence) -> Verdict | None:
+    """One key, one task or one partition of the source has most of the work."""
     query = seen.query
+    # A run of Penstock counts its hottest keys; an event log has the tasks of each stage; else there are the offsets.
     parallel = min(query.setting.partitions or 1, query.setting.cores or math.inf)
     rate = float(seen.series.rows.sum()) / max(seen.series.span, 1e-9)
     for element, (key, share) in query.hottest.items():
@@ -320,7 +335,7 @@ def _skewed(seen: _Evidence) -> Verdict | None:
                 f"{share * parallel:.1f} times what each of {parallel:.0f} would that share the work evenly.",
             )
     by_stage: dict[int, list[float]] = {}
-    for stage, run, _ in seen.tasks:
+    for stage, run, *_ in seen.tasks:
         by_stage.setdefault(stage, []).append(run)
     wide = [np.array(times) for times in by_stage.values() if len(times) > 2 and max(times) > 0.2]
     lopsided = [times for times in wide if times.max() > SKEW * np.median(times)]
@@ -349,7 +364,7 @@ def _skewed(seen: _Evidence) -> Verdict | None:
 
 
 def _slow_sink(seen: _Evidence) -> Verdict | None:
-    """What every batch costs whatever its rows, beyond what Spark itself takes."""
+    """A sink takes much of each micro-batch: measured, or inferred from an ``addBatch`` that takes long whatever the rows."""
     took: dict[str, float] = {}
     measured = [record for record in seen.records if record.ran and record.taken]
     for record in measured:
@@ -357,7 +372,7 @@ def _slow_sink(seen: _Evidence) -> Verdict | None:
             took[sink] = took.get(sink, 0.0) + lasted
     if took:
         slowest = max(took, key=lambda sink: took[sink])
-        lasting, whole = (total / len(measured) for total in (took[slowest], sum(one.duration for one in measured)))
+        lasting, whole = (total / len(measured) for total in (took[slowest], sum(record.duration for record in measured)))
         if lasting > max(SLOW_SINK_S, SLOW_SINK * whole):
             return Verdict(
                 "slow sink",
@@ -386,6 +401,7 @@ def _slow_sink(seen: _Evidence) -> Verdict | None:
 
 
 def _overrun(seen: _Evidence) -> Verdict | None:
+    """Micro-batches last longer than the trigger interval, or follow each other and are mostly overhead."""
     trigger, series = seen.query.setting.interval, seen.series
     if trigger:
         over = float((series.durations > trigger).mean())
@@ -398,7 +414,7 @@ def _overrun(seen: _Evidence) -> Verdict | None:
         return None
     model = seen.durations
     share = model.fixed / max(float(np.mean(series.durations)), 1e-9)
-    short = float(np.median(series.durations)) < SHORT_S  # rows and durations of such depend on each other: no fit tells
+    short = float(np.median(series.durations)) < SHORT_S  # rows and durations of so short ones depend on each other: no fit
     known = model.identified and not short
     if series.busy < 0.95 or (known and share < OVERHEAD_SHARE):
         return None
@@ -412,6 +428,7 @@ def _overrun(seen: _Evidence) -> Verdict | None:
 
 
 def _waits(seen: _Evidence) -> Verdict | None:
+    """Rows wait for the trigger, or for the gate, far longer than a micro-batch lasts."""
     setting, typical = seen.query.setting, float(np.median(seen.series.durations))
     trigger, long = setting.interval, max(WAITS * typical, WAITS_S)
     if trigger > long:

@@ -1,4 +1,4 @@
-"""Watching somebody's own session: one line in a notebook or a job, by Spark's public listener alone."""
+"""Records the progress of any Spark session: one line in a notebook or a job, through Spark's public listener."""
 
 import json
 import threading
@@ -18,11 +18,11 @@ from penstock.planner.tuning import Target, Tuning, tune
 
 
 class Watching:
-    """Keeps the progress of a session's queries in a file, and says what it shows; see `watch`.
+    """Writes the progress of a session's queries to a file, and observes, predicts and tunes from it; see `watch`.
 
     Parameters
     ----------
-    path: the file of progress as JSON lines, for ``penstock tune`` as well.
+    path: the file of progress as JSON lines, which ``penstock tune`` reads, too.
     """
 
     def __init__(self, spark: Any, path: Path) -> None:
@@ -44,37 +44,37 @@ class Watching:
         self.stop()
 
     def observe(self, query: str | None = None) -> Observation:
-        """What has been seen so far; see `penstock.planner.observe`."""
+        """The observation so far; see `penstock.planner.observe`."""
         return observe(self.path, query=query)
 
     def predict(self, setting: Setting | None = None, *, query: str | None = None) -> Prediction:
-        """What a setting is expected to do, at the query's present speed; see `Calibration.predict`."""
+        """Predict a setting at the query's present speed; see `Calibration.predict`."""
         seen = self.observe(query)
         return calibrate(seen).following(seen, now=time.time()).predict(setting)
 
     def tune(self, *, p95: Duration, query: str | None = None) -> Tuning:
-        """Which options to set for a bound on the 95th percentile of the latency."""
+        """Choose the options for a bound on the 95th percentile of the latency."""
         return tune(self.observe(query), Target("p95", seconds(p95)), now=time.time())
 
     def stop(self) -> None:
-        """Watch no longer; the file stays."""
+        """Stop recording; the file stays."""
         self._silence()
         with self._lock:
             self._file.close()
 
     def _keep(self, progress: dict[str, Any]) -> None:
-        """A full disk must not disturb the query that is watched: what cannot be kept is missing, and seen to be."""
+        """Write a progress record, or drop it if the disk is full: the query must not suffer, and `observe` notes the gap."""
         with self._lock, suppress(OSError, ValueError):
             self._file.write(json.dumps(progress) + "\n")
             self._file.flush()
 
 
 def watch(spark: Any, path: str | Path = "progress.jsonl") -> Watching:
-    """Keep the progress of all streaming queries of a session from now on.
+    """Record the progress of all streaming queries of a session from now on.
 
     Parameters
     ----------
-    spark: the session. path: where to; what a file holds already is kept, too.
+    spark: the session. path: the file to append to.
 
     Raises
     ------

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -169,35 +169,18 @@ def play(
     ]
     timer_mode = 0 if server.timer_rate == 0 else (2 if server.timer == "always" else 1)
     size = int(min(server.effective_batch_size, 2**62))
-    clock = np.array([0.0, np.inf, np.inf, np.inf, np.inf])  # now; next arrival, service, timer, end of transfer
+    rules = _Rules(size, timer_mode, server.timer_rate == math.inf, instant)
     counts = np.zeros(8, dtype=np.int64)
-    remaining = np.array([0.0])
-    sums = np.zeros((min(_BATCHES, jobs), 4))
-    responses, departures = np.empty(jobs), np.empty(jobs)
+    state = _State(np.array([0.0, np.inf, np.inf, np.inf, np.inf]), counts, np.array([0.0]))
+    done = _Done(np.empty(jobs), np.empty(jobs), np.zeros((min(_BATCHES, jobs), 4)))
     arrivals = np.empty(1 << 12)
     used = np.zeros(4, dtype=np.int64)
     for pool in pools:
         pool.refill()
     # The compiled loop returns whenever an array runs dry or full; mend that, and call it again.
     while counts[_DONE] < jobs:
-        outcome = _run(
-            size,
-            timer_mode,
-            server.timer_rate == math.inf,
-            instant,
-            pools[0].values,
-            pools[1].values,
-            pools[2].values,
-            pools[3].values,
-            used,
-            clock,
-            counts,
-            remaining,
-            arrivals,
-            responses,
-            departures,
-            sums,
-        )
+        draws = _Draws(*(pool.values for pool in pools), used)
+        outcome = _run(rules, draws, state, arrivals, done)
         if outcome == _FULL:
             arrivals = _grown(arrivals, counts)
         elif outcome < _FULL:
@@ -205,7 +188,7 @@ def play(
             used[outcome] = 0
             if progress is not None:
                 progress(int(counts[_DONE]), jobs)
-    return Play(responses, departures, sums, int(counts[_ARRIVED] + counts[_DONE] + counts[_TRANSFERS]))
+    return Play(done.responses, done.departures, done.sums, int(counts[_ARRIVED] + counts[_DONE] + counts[_TRANSFERS]))
 
 
 def require_same_mean(name: str, rate: float, given: Distribution | None) -> None:
@@ -236,25 +219,49 @@ _INSIDE, _OUTSIDE, _ARRIVED, _DONE, _TRANSFERS, _HEAD, _MOVING, _STARTED = range
 _FULL, _FINISHED = 4, 5
 
 
+class _Rules(NamedTuple):
+    """How the server works. ``timer_mode``: 0 without a timer, 1 while nothing is inside, 2 always."""
+
+    size: int
+    timer_mode: int
+    timer_at_once: bool
+    instant: bool
+
+
+class _Draws(NamedTuple):
+    """Values drawn in advance of each kind, and how many of each have been used."""
+
+    interarrivals: Real
+    services: Real
+    transfers: Real
+    timers: Real
+    used: NDArray[np.int64]
+
+
+class _State(NamedTuple):
+    """Where the simulation is. ``clock``: now, and when the next arrival, service, timer and transfer end."""
+
+    clock: Real
+    counts: NDArray[np.int64]
+    remaining: Real
+    """Seconds of the service that a transfer has interrupted."""
+
+
+class _Done(NamedTuple):
+    """What has been measured: by job, and sums by batch of jobs."""
+
+    responses: Real
+    departures: Real
+    sums: Real
+
+
 @njit(cache=True)
-def _run(  # type: ignore[no-untyped-def]
-    size,
-    timer_mode,
-    timer_at_once,
-    instant,
-    interarrivals,
-    services,
-    transfers,
-    timers,
-    used,
-    clock,
-    counts,
-    remaining,
-    arrivals,
-    responses,
-    departures,
-    sums,
-):
+def _run(rules, draws, state, arrivals, measured):  # type: ignore[no-untyped-def]
+    """Go on until a pool of draws is used up, the ring buffer ``arrivals`` is full, or all jobs are done; say which."""
+    size, timer_mode, timer_at_once, instant = rules
+    interarrivals, services, transfers, timers, used = draws
+    clock, counts, remaining = state
+    responses, departures, sums = measured
     now, next_arrival, next_service, next_timer, next_ready = clock
     inside, outside, arrived, done, transferred, head, moving, started = counts
     capacity = len(arrivals)

@@ -44,7 +44,7 @@ def is_refused(door: str, column: Column) -> str | None:
     name, nested = column.name, column.is_nested
     if door == "state, batch dialect" and not column.fits_array:
         if column.name == "int beyond 64 bits":
-            return "which no array of int can hold"
+            return "which does not fit an array of int"
         return "asks more of its fields" if "naive" in name and not name.startswith("event") else "no array"
     if door == "key, batch dialect" and nested:
         return "by which the batch dialect cannot tell rows apart"

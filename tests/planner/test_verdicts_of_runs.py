@@ -106,3 +106,17 @@ def test_a_short_recording_of_a_query_that_drowns(tmp_path):
     found = verdicts(seen)[0]
     assert (found.kind, found.confident) == ("saturated", False)
     assert verdicts(observed(tmp_path, nothing, seconds=5))[0].kind == "unclear"
+
+
+def test_tasks_of_an_event_log_are_their_own_querys(tmp_path):
+    entries = []
+    for number, (name, collecting) in enumerate((("calm", 5), ("collecting", 400))):
+        told, _ = progress(name=name, seconds=200)
+        job = {"Event": "SparkListenerJobStart", "Stage IDs": [number], "Properties": {"sql.streaming.queryId": told[0]["id"]}}
+        metrics = {"Executor Run Time": 1000, "JVM GC Time": collecting}
+        tasks = [{"Event": "SparkListenerTaskEnd", "Stage ID": number, "Task Metrics": metrics}] * 20
+        entries += [job, *tasks, *({"Event": "QueryProgressEvent", "progress": one} for one in told)]
+    log = written(tmp_path / "log", entries)
+    kinds = {name: [one.kind for one in verdicts(observe(log, query=name))] for name in ("calm", "collecting")}
+    assert "garbage collection" in kinds["collecting"]
+    assert "garbage collection" not in kinds["calm"]

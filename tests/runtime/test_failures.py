@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock import App, Event, ProcessingElement
 from penstock.connectors.registry import bind_sinks
-from penstock.runtime import container, live, pages
+from penstock.runtime import live, pages
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import NONE, LineageColumns
 from penstock.runtime.output import FileOutput, SinkFiles

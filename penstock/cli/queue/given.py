@@ -1,4 +1,4 @@
-"""The server and the costs that a command is given, by flags and by a file."""
+"""Reads the server and the costs of a command from its flags and its file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.queueing.model import Model
 
 DEFAULT = "server"
-"""The model that flags describe, unless a file says otherwise."""
+"""The name of the model that the flags describe, unless a file has another model's table."""
 
 Costs = dict[str, float]
 
@@ -34,7 +34,7 @@ class _NumberOrInfinity(click.ParamType):  # type: ignore[type-arg]
 
 
 class _Rate(_NumberOrInfinity):
-    """A number per second, or the time that it means: 10ms is 100 per second."""
+    """A rate per second, or the mean time in its place: 10ms is 100 per second."""
 
     name = "rate"
 
@@ -55,12 +55,12 @@ _FLAGS = {
 
 
 def flag(name: str) -> str:
-    """A parameter as a flag."""
+    """The flag of a parameter."""
     return "--" + name.replace("_", "-")
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the flags that `read` reads, and ``--json``."""
+    """Add the flags that `read` needs, and ``--json``, to a command."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
     command = click.option("--transfer-cost", type=float, help="c2, per transfer.")(command)
     command = click.option("--holding-cost", type=float, help="c1, per job and second.")(command)
@@ -71,11 +71,11 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None) -> tuple[Model, Costs]:
-    """The server and the costs, from flags and file.
+    """Read the server and the costs from the flags and the file.
 
     Parameters
     ----------
-    defaults: of parameters that neither flags nor a file give.
+    given: the values of all flags by name. defaults: of parameters that neither flags nor the file set.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``penstock queue optimize``."""
+"""``penstock queue optimize``: find the batch size and timer of least cost."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures as a table for a person, or as JSON."""
+"""Prints figures as a table, or as JSON."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ UNITS = {
     "cost": "1/s",
     **{f"p{100 * p:g}": "s" for p in QUANTILES},
 }
-"""Of parameters; figures have theirs beside them."""
+"""Units of parameters; those of figures are kept with the figures."""
 
 
 def quantile_name(p: float) -> str:
-    """How a quantile is called, as p99."""
+    """The name of a quantile, such as p99."""
     return f"p{100 * p:g}"
 
 
 def costed(solution: Solution[Any], costs: Mapping[str, float]) -> dict[str, Value | Estimate]:
-    """A solution's figures, and its cost if prices are given."""
+    """The figures of a solution, and its cost if there are prices."""
     from penstock.queueing.model import figures_of
 
     numbers: dict[str, Any] = figures_of(solution)
@@ -52,7 +52,7 @@ def costed(solution: Solution[Any], costs: Mapping[str, float]) -> dict[str, Val
 
 
 def labelled(name: str) -> str:
-    """A parameter or figure with its unit, as a column or an axis is headed."""
+    """The name of a parameter or figure with its unit, for a column or an axis."""
     from penstock.queueing.microbatch_solution import MicroBatchState
     from penstock.queueing.steadystate import SteadyState
 
@@ -61,7 +61,7 @@ def labelled(name: str) -> str:
 
 
 def timer_of(rate: float) -> str:
-    """What a timer rate is as a flush timer."""
+    """A timer rate in words, as the mean time of the flush timer."""
     if rate == 0:
         return "no timer"
     factor, unit = _scale([1 / rate])
@@ -73,7 +73,7 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
 
     Parameters
     ----------
-    kind: whether they are predicted, or simulated.
+    numbers: the figures by name. units: of the figures. kind: whether they are predicted or simulated.
     """
     from rich.console import Console
     from rich.table import Table
@@ -110,7 +110,7 @@ def _size(value: Value | Estimate) -> Value:
 
 
 def _scale(times: Iterable[Value]) -> tuple[float, str]:
-    """What times are shown in, so that the least of them, but for 0, can be read: seconds, milliseconds or microseconds."""
+    """Factor and unit in which times are shown, s, ms or us, so that the least of them above 0 is readable."""
     least = min((time for time in times if isinstance(time, int | float) and 0 < time < math.inf), default=1.0)
     return (1.0, "s") if least >= 0.1 else (1e3, "ms") if least >= 1e-4 else (1e6, "us")
 

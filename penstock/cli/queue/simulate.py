@@ -1,4 +1,4 @@
-"""``penstock queue simulate``."""
+"""``penstock queue simulate``: simulate a server with any variability of arrivals and services."""
 
 from typing import Any
 

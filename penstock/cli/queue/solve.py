@@ -1,4 +1,4 @@
-"""``penstock queue solve``."""
+"""``penstock queue solve``: solve a server exactly."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""``penstock queue sweep``."""
+"""``penstock queue sweep``: solve a server at every combination of some parameters' values."""
 
 from __future__ import annotations
 
@@ -92,16 +92,19 @@ def sweep(
 def _point(
     server: Model, holding: float | None, transfer: float | None, quantiles: tuple[float, ...], setting: dict[str, float]
 ) -> dict[str, Value]:
+    """Solve one setting, importing on the Spark worker; the setting comes last for `partial`."""
     from penstock.queueing.sweep import point
 
     return point(server, setting, holding, transfer, quantiles)
 
 
 def _key(setting: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """A setting as a key, whatever the order of its parameters."""
     return tuple(sorted((name, float(value)) for name, value in setting.items()))
 
 
 def _resume(output: Path | None, names: list[str]) -> dict[tuple[tuple[str, float], ...], dict[str, Value]]:
+    """The results that an earlier, interrupted sweep wrote, by `_key`; cuts off half a line at the end of the file."""
     known: dict[tuple[tuple[str, float], ...], dict[str, Value]] = {}
     if output is None or not output.exists():
         return known
@@ -157,5 +160,5 @@ def _plot_sweep(path: Path, axes: list[Axis], points: list[dict[str, Value]]) ->
 
 
 def _named(p: Mapping[str, Value], axes: list[Axis]) -> str:
-    """A setting in words."""
+    """The values of a setting along these axes, in words."""
     return ", ".join(f"{axis.name.replace('_', ' ')} {p[axis.name]:.4g}" for axis in axes)
