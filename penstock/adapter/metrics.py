@@ -17,9 +17,7 @@ class Metrics:
         self.accepted = self._counter("accepted_events", "Events made durable and acknowledged")
         self.duplicate = self._counter("duplicate_events", "Events whose id was known, acknowledged again")
         self.rejected = self._counter("rejected_events", "Events that do not fit the stream's type")
-        self.refused = self._counter(
-            "refused_requests", "Requests with events that were answered with 503 or 409"
-        )
+        self.refused = self._counter("refused_requests", "Requests with events that were answered with 503 or 409")
         self.sent = self._counter("sent_events", "Events sent to consumers")
         self.acknowledged = self._histogram("acknowledgement_seconds", "From a request's body to its answer", SECONDS)
         self.transferred = self._histogram("transfer_seconds", "Duration of a transfer to the store", SECONDS)

@@ -179,7 +179,7 @@ def play(
         pool.refill()
     # The compiled loop returns whenever an array runs dry or full; mend that, and call it again.
     while counts[_DONE] < jobs:
-        draws = _Draws(*(pool.values for pool in pools), used)
+        draws = _Draws(pools[0].values, pools[1].values, pools[2].values, pools[3].values, used)
         outcome = _run(rules, draws, state, arrivals, done)
         if outcome == _FULL:
             arrivals = _grown(arrivals, counts)
