@@ -26,6 +26,9 @@ SIGNIFICANT, EVEN, MOMENTS = 4.0, 1.25, 5.0
 """Standard errors from which a correlation of successive windows counts; largest third cumulant, relative to the second, of
 bursts that are about equal; and the factor by which the dispersion grows, if rows come in a few moments, when windows are
 split where a trigger found nothing."""
+STEADY, LANDING = 0.1, 0.6
+"""How far gaps between regular pieces are from multiples of their median, over that; the least share of windows with rows
+before which a trigger found nothing, where rows come in pieces."""
 MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 
@@ -99,6 +102,11 @@ class ArrivalModel:
     changed: float | None = None
 
     @property
+    def steady(self) -> bool:
+        """Whether pieces of rows that land at once do so at even distances."""
+        return _period(self.widths, self.counts) is not None
+
+    @property
     def scv(self) -> float:
         """Squared coefficient of variation of the gaps between rows, estimated from the widest windows."""
         return max(0.0, list(self.dispersion.values())[-1]) if self.dispersion else 1.0
@@ -122,16 +130,32 @@ class ArrivalModel:
         return _renewal(rate, horizon, random, 1.0 if isinstance(scv, str) else float(scv), max(step, FINEST_S))
 
     def _again(self, rate: float, horizon: float, random: np.random.Generator, step: float) -> Flow:
-        """Repeat the recorded windows from a random one on; within each window, bursts are Poisson."""
-        first = int(random.integers(len(self.widths)))
+        """Repeat the recorded windows from a random moment on.
+
+        Rows that come after a window without any land at once, as a file does, at any moment of their window; those of other
+        windows are spread over them. Both vary as bursts do that are Poisson.
+        """
+        first = int(np.searchsorted(np.cumsum(self.widths), random.random() * self.widths.sum()))
+        first = min(first, len(self.widths) - 1)
         order = np.arange(first, first + len(self.widths)) % len(self.widths)
-        widths, counts = self.widths[order], self.counts[order] * rate / self.rate
-        rounds = math.ceil(horizon / widths.sum())
-        widths, counts = np.tile(widths, rounds), np.tile(counts, rounds)
+        widths, counts = self.widths[order], self.counts[order] * rate * self.widths.sum() / self.counts.sum()
+        landing = _landings(counts)
+        begun = random.random() * float(widths[0])  # triggers lie on a grid, and rows that come in pieces at any phase of it
+        rounds = math.ceil((horizon + begun) / widths.sum())
+        widths, counts, landing = np.tile(widths, rounds), np.tile(counts, rounds), np.tile(landing, rounds)
         pieces = np.maximum(1, np.ceil(widths / max(step, horizon / MOST_BINS))).astype(int)
+        pieces[landing] = 2  # nothing until the moment, and then all
+        begins, number = np.repeat(np.cumsum(widths) - widths, pieces), np.arange(pieces.sum()) - _starts(pieces)
+        times = begins + np.repeat(widths / pieces, pieces) * (number + 1)
         split = np.repeat(counts / pieces, pieces)
-        times = np.cumsum(np.repeat(widths / pieces, pieces))
-        return _accumulated(times, self.burst * random.poisson(split / self.burst).astype(float))
+        lands = np.repeat(landing, pieces)
+        # Pieces that come regularly are all as far into their windows, wherever that is.
+        within = random.random() if self.steady else random.random(int(landing.sum()))
+        times[lands] = begins[lands] + np.repeat(within * widths[landing], 2)
+        split[lands] = np.where(number[lands] == 0, 0.0, 2 * split[lands])
+        rows = self.burst * random.poisson(split / self.burst).astype(float)
+        after = times > begun
+        return _accumulated(times[after] - begun, rows[after])
 
 
 def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Real, Real]] = ()) -> ArrivalModel | None:
@@ -141,6 +165,8 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     ----------
     windows: of each series, the seconds and rows between admissions. parted: these, split where a trigger found nothing.
     """
+    windows = list(windows)
+    moments = _in_moments([pair for pair in zip(windows, parted, strict=False) if len(pair[0][0])])
     series = [(widths, counts) for widths, counts in windows if len(widths)]
     if sum(len(widths) for widths, _ in series) < 2:
         return None
@@ -181,12 +207,53 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     kind = _kind(values, uncorrected, excess)
     if kind == "bursty" and any(_correlated(*pair) for pair in series):
         kind = "recorded"
-    if fine and _scatter(fine[-1]) > MOMENTS * max(_scatter(series[-1]), 1.0):
-        kind = "recorded"  # rows come in a few moments, as files do
     if fine and kind == "recorded":
         widths, counts = fine[-1]
+    if moments is not None and changed is None:
+        kind, (widths, counts) = "recorded", moments
     finest = min(series, key=lambda pair: float(pair[0].mean()))
     return ArrivalModel(rate, error, widths, counts, dispersion, kind, local_dispersion(*finest), _are_even(*finest), changed)
+
+
+def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -> tuple[Real, Real] | None:
+    """The windows of the series that shows best that rows come in a few moments, as files do; None if none shows it.
+
+    Back to back, a query that waits for rows sees within `POLL_S` when they come; with an interval it sees that they have come.
+
+    Parameters
+    ----------
+    series: of each, its windows, and these split where a trigger found nothing.
+    """
+    shown = [parted for whole, parted in series if _scatter(parted) > MOMENTS * max(_scatter(whole), 1.0)]
+    if not shown:
+        return None
+    widths, counts = min(shown, key=lambda pair: float(pair[0][pair[1] > 0].sum() / pair[0].sum()))
+    period = _period(widths, counts)
+    if period is None or _landings(counts).sum() < LANDING * (counts > 0).sum():
+        return widths, counts
+    # A piece that came while a micro-batch ran, so that no trigger found nothing before it, has landed at once, too. All are
+    # exactly a period apart, so that they keep their phase to a grid of triggers, whichever it is.
+    pieces = np.minimum(widths[counts > 0], period / 2)
+    apart = np.stack([period - pieces, pieces], axis=1).ravel()
+    return apart, np.stack([np.zeros(len(pieces)), counts[counts > 0]], axis=1).ravel()
+
+
+def _landings(counts: Real) -> NDArray[np.bool_]:
+    """Which windows have rows after a window without any."""
+    return np.asarray((counts > 0) & (np.roll(counts, 1) == 0))
+
+
+def _period(widths: Real, counts: Real) -> float | None:
+    """The seconds from one piece of rows that land at once to the next; None if they are not even."""
+    landed = np.cumsum(widths)[_landings(counts)]
+    gaps = np.diff(landed)
+    if len(gaps) < 3:
+        return None
+    turns = np.round(gaps / np.median(gaps))
+    if float(np.quantile(np.abs(gaps / np.median(gaps) - turns), 0.9)) > STEADY:
+        return None
+    slope, _ = np.polyfit(np.cumsum(np.append(0.0, turns)), landed, 1)
+    return float(slope)
 
 
 def _scatter(pair: tuple[Real, Real]) -> float:
@@ -238,6 +305,11 @@ def _grouped(pair: tuple[Real, Real], scale: int) -> tuple[Real, Real]:
     count = len(pair[0]) // scale
     widths, counts = (values[: count * scale].reshape(count, scale).sum(axis=1) for values in pair)
     return widths, counts
+
+
+def _starts(pieces: NDArray[Any]) -> NDArray[Any]:
+    """For each piece, the number of the first piece of its window."""
+    return np.repeat(np.cumsum(pieces) - pieces, pieces)
 
 
 def _accumulated(times: NDArray[Any], counts: NDArray[Any]) -> Flow:

@@ -93,7 +93,7 @@ def level_change(widths: Real, counts: Real) -> int | None:
     It is the best split into two rates (least squares). It counts if it explains nearly all variation of the rate beyond
     chance: a rate that goes up and down is not explained by one change.
     """
-    if len(widths) < 2 * LEVEL_LEAST:
+    if len(widths) <= 2 * LEVEL_LEAST:
         return None
     rates = counts / widths
     total, done = np.cumsum(counts), np.cumsum(widths)

@@ -28,6 +28,9 @@ SHORTEST_S, POLL_S = 1e-3, 0.01
 """The shortest window between two looks at a source; the interval at which Spark looks again where no trigger is set."""
 LATE_S = 0.5
 """How far starts may lie off the grid of a trigger interval for it to be recognised."""
+GRID_S, POLLED_S, MAD = 0.04, (0.001, 0.015), 1.4826
+"""How far the starts of a trigger lie from Spark's grid; the spread of starts that waited for rows, in standard deviations; the
+standard deviation of a normal distribution over its median absolute deviation."""
 ROUND_S = (3600, 600, 300, 60, 30, 10, 5, 1, 0.5, 0.25, 0.1, 0.05, 0.01)
 """Steps of which the intervals that people choose are multiples, the largest first."""
 TRIGGERS_S = (
@@ -206,7 +209,7 @@ class Series:
         looked = np.concatenate([self.empty, self.again, self.since])
         starts = np.unique(np.concatenate([starts, looked[np.isfinite(looked)]]))
         if (steady := _steady(starts)) is not None:
-            return steady
+            return 0.0 if _polled(starts, steady) else steady
         for interval in sorted(TRIGGERS_S, reverse=True):
             phases = np.mod(starts, interval)
             if np.mean(phases < min(0.06, interval / 10)) > 0.9 and np.median(np.diff(starts)) >= 0.9 * interval:
@@ -289,6 +292,20 @@ def _steady(starts: Real) -> float | None:
         if interval and abs(interval - slope) <= 0.005 * slope:
             return float(round(interval, 3))
     return float(slope)
+
+
+def _polled(starts: Real, interval: float) -> bool:
+    """Whether a steady interval is the source's, whose rows come in pieces, and not that of a trigger.
+
+    Spark's triggers lie on a grid that counts from the epoch, and start within a millisecond, or late. Without a trigger Spark
+    looks each `POLL_S` whether rows have come, so its starts are spread over that time, at any phase.
+    """
+    turns = np.round((starts - starts[0]) / interval)
+    slope, phase = np.polyfit(turns, starts - starts[0], 1)
+    off = starts - starts[0] - slope * turns - phase
+    spread = float(np.median(np.abs(off))) * MAD
+    on_grid = float(np.mean(np.mod(starts + GRID_S / 2, interval) < GRID_S)) > 0.5
+    return not on_grid and POLLED_S[0] < spread < POLLED_S[1]
 
 
 def _outstanding(record: Record) -> float:

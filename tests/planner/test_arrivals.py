@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planner.queries import BEGAN, tell, written
 
+from penstock.planner import observe
 from penstock.planner.arrivals import arrivals_of
 from penstock.queueing.distribution import HyperExponential
 
@@ -61,3 +63,66 @@ def test_given_times_are_replayed_at_the_rate():
 def test_nothing_can_be_said_of_one_window():
     assert arrivals_of([(np.array([1.0]), np.array([5.0]))]) is None
     assert arrivals_of([(np.ones(20), np.zeros(20))]) is None
+
+
+def pieces(period, rows, number, trigger_zero_s=0.01, seed=0):
+    """Windows of a query that waits for pieces of rows, split where it last found nothing."""
+    random = np.random.default_rng(seed)
+    counts = random.poisson(rows, number).astype(float)
+    widths = np.full(number, period) + random.normal(0.0, 0.002, number)
+    parted = np.stack([widths - trigger_zero_s, np.full(number, trigger_zero_s)], axis=1).ravel()
+    return (widths, counts), (parted, np.stack([np.zeros(number), counts], axis=1).ravel())
+
+
+def landed(flow):
+    """When many rows come at once, and how many, within the first 40 seconds."""
+    jumps = (np.diff(flow.times) == 0) & (np.diff(flow.counts) > 0) & (flow.times[1:] < 40)
+    return flow.times[1:][jumps], np.diff(flow.counts)[jumps]
+
+
+def test_pieces_that_come_evenly_keep_their_phase_and_grow_with_the_rate():
+    whole, parted = pieces(0.5, 250, 60)
+    found = arrivals_of([whole], [parted])
+    assert (found.kind, found.steady) == ("recorded", True)
+    phases = []
+    for seed in range(20):
+        times, rows = landed(found.flow(2000.0, 60.0, np.random.default_rng(seed)))
+        assert np.abs((times - times[0] + 0.25) % 0.5 - 0.25).max() < 0.02
+        assert rows.mean() == pytest.approx(1000, rel=0.05)
+        phases.append(times[0] % 0.5)
+    assert np.ptp(phases) > 0.35  # of the grid of triggers nothing is known
+
+
+def test_the_recording_that_shows_pieces_counts_whichever_it_is():
+    whole, parted = pieces(0.5, 250, 60)
+    coarse = (np.full(20, 2.0), np.full(20, 4000.0))
+    found = arrivals_of([whole, coarse], [parted, coarse])
+    assert found.kind == "recorded"
+    assert found.rate == pytest.approx(2000)
+    times, rows = landed(found.flow(2000.0, 60.0, np.random.default_rng(1)))
+    assert len(times) == pytest.approx(80, abs=2)
+    assert rows.mean() == pytest.approx(1000, rel=0.05)
+
+
+def test_a_piece_that_came_while_a_micro_batch_ran_lands_at_once_too():
+    whole, (widths, counts) = pieces(0.25, 100, 80)
+    busy = np.arange(80) % 5 == 0  # no trigger found nothing before these
+    merged = [pair for number, pair in enumerate(zip(widths.reshape(-1, 2), counts.reshape(-1, 2), strict=True))]
+    parted_widths = np.concatenate([[pair[0].sum()] if busy[n] else pair[0] for n, pair in enumerate(merged)])
+    parted_counts = np.concatenate([[pair[1].sum()] if busy[n] else pair[1] for n, pair in enumerate(merged)])
+    found = arrivals_of([whole], [(parted_widths, parted_counts)])
+    times, rows = landed(found.flow(400.0, 40.0, np.random.default_rng(2)))
+    assert len(times) == pytest.approx(160, abs=3)
+    assert rows.std() < 0.2 * rows.mean()
+
+
+@pytest.mark.parametrize(("phase", "late", "trigger"), [(0.11, 0.0, 0.5), (0.0, 0.004, 0.5), (0.11, 0.01, 0.0)])
+def test_starts_that_wait_for_rows_are_no_grid_of_triggers(tmp_path, phase, late, trigger):
+    random = np.random.default_rng(3)
+    told = []
+    for number in range(60):
+        start = number / 2 + phase + random.random() * late - BEGAN % 0.5
+        ends = [np.array([250.0, 250.0]) * count for count in (number, number + 1, number + 1)]
+        told.append(tell(start, number, 500, 0.2, ends, "query", "run", None))
+    [series] = observe(written(tmp_path / "told", told)).queries[0].cold
+    assert series.trigger() == trigger

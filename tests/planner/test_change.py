@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.planner.change import local_dispersion, rate_change
+from penstock.planner.change import level_change, local_dispersion, rate_change
 
 
 def windows(random, rate, count=60, width=1.0, dispersion=1.0):
@@ -61,3 +61,8 @@ def test_a_drift_is_no_dispersion():
     counts = random.poisson(np.linspace(500, 1500, 100)).astype(float)
     assert local_dispersion(np.full(100, 1.0), counts) < 2
     assert np.var(counts) / np.mean(counts) > 50
+
+
+@pytest.mark.parametrize("count", range(0, 45))
+def test_a_recording_of_any_length_is_asked_for_a_change_of_level(count):
+    assert level_change(np.full(count, 1.0), np.full(count, 100.0)) is None
