@@ -24,7 +24,7 @@ from penstock.planner import Calibration, Observation, Prediction, Setting, cali
 HERE = Path(__file__).parent
 
 
-FOLLOWED_S = 14.0
+FOLLOWED_S, FAR = 14.0, 0.2
 CALIBRATIONS = ("calibration-1", "calibration-2", "calibration-3")
 
 
@@ -134,10 +134,13 @@ class Record:
     def table(self) -> list[str]:
         errors, inside = np.array(self.errors), np.array(self._inside).mean(axis=0)
         head = ["| error of | median | 90th percentile | worst | within the 90% band |", "| --- | --- | --- | --- | --- |"]
-        return head + [
+        off = int(((errors > FAR) & ~np.array(self._inside)).sum())
+        far = ["", f"{off} of {errors.size} figures are off by over {FAR:.0%} and outside their band."]
+        rows = [
             f"| {figure} | {np.median(values):.1%} | {np.quantile(values, 0.9):.1%} | {values.max():.1%} | {share:.0%} |"
             for figure, values, share in zip(FIGURES, errors.T, inside.tolist(), strict=True)
         ]
+        return head + rows + far
 
 
 def beginning(place: Path) -> Observation:
