@@ -28,9 +28,9 @@ SHORTEST_S, POLL_S = 1e-3, 0.01
 """The shortest window between two looks at a source; the interval at which Spark looks again where no trigger is set."""
 LATE_S = 0.5
 """How far starts may lie off the grid of a trigger interval for it to be recognised."""
-GRID_S, POLLED_S, MAD = 0.04, (0.001, 0.015), 1.4826
-"""How far the starts of a trigger lie from Spark's grid; the spread of starts that waited for rows, in standard deviations; the
-standard deviation of a normal distribution over its median absolute deviation."""
+GRID_S, POLLED_S, MAD = (0.005, 0.06), (0.001, 0.015), 1.4826
+"""How far before and after Spark's grid the starts of a trigger lie, at most; the spread of starts that waited for rows, in
+standard deviations; the standard deviation of a normal distribution over its median absolute deviation."""
 ROUND_S = (3600, 600, 300, 60, 30, 10, 5, 1, 0.5, 0.25, 0.1, 0.05, 0.01)
 """Steps of which the intervals that people choose are multiples, the largest first."""
 TRIGGERS_S = (
@@ -304,7 +304,8 @@ def _polled(starts: Real, interval: float) -> bool:
     slope, phase = np.polyfit(turns, starts - starts[0], 1)
     off = starts - starts[0] - slope * turns - phase
     spread = float(np.median(np.abs(off))) * MAD
-    on_grid = float(np.mean(np.mod(starts + GRID_S / 2, interval) < GRID_S)) > 0.5
+    early, late = GRID_S
+    on_grid = float(np.mean(np.mod(starts + early, interval) < early + min(late, interval / 10))) > 0.5
     return not on_grid and POLLED_S[0] < spread < POLLED_S[1]
 
 
