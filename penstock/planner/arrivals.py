@@ -26,9 +26,9 @@ SIGNIFICANT, EVEN, MOMENTS = 4.0, 1.25, 5.0
 """Standard errors from which a correlation of successive windows counts; largest third cumulant, relative to the second, of
 bursts that are about equal; and the factor by which the dispersion grows, if rows come in a few moments, when windows are
 split where a trigger found nothing."""
-STEADY, LANDING = 0.1, 0.6
+STEADY, LANDING, MISSING = 0.1, 0.6, 0.05
 """How far gaps between regular pieces are from multiples of their median, over that; the least share of windows with rows
-before which a trigger found nothing, where rows come in pieces."""
+before which a trigger found nothing, where rows come in pieces; how far their number may be off from one in each period."""
 MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 
@@ -233,7 +233,10 @@ def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -
         return widths, counts
     # A piece that came while a micro-batch ran, so that no trigger found nothing before it, has landed at once, too. All are
     # exactly a period apart, so that they keep their phase to a grid of triggers, whichever it is.
-    pieces = np.minimum(widths[counts > 0], period / 2)
+    number = int((counts > 0).sum())
+    if abs(number * period - widths.sum()) > MISSING * widths.sum():
+        return widths, counts  # some are left out, or two came together
+    pieces = np.full(number, min(float(np.median(widths[_landings(counts)])), period / 2))
     apart = np.stack([period - pieces, pieces], axis=1).ravel()
     return apart, np.stack([np.zeros(len(pieces)), counts[counts > 0]], axis=1).ravel()
 

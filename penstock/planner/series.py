@@ -300,7 +300,7 @@ def _polled(starts: Real, interval: float) -> bool:
     Spark's triggers lie on a grid that counts from the epoch, and start within a millisecond, or late. Without a trigger Spark
     looks each `POLL_S` whether rows have come, so its starts are spread over that time, at any phase.
     """
-    turns = np.round((starts - starts[0]) / interval)
+    turns = np.append(0.0, np.cumsum(np.round(np.diff(starts) / interval)))  # the interval is rounded, and would drift
     slope, phase = np.polyfit(turns, starts - starts[0], 1)
     off = starts - starts[0] - slope * turns - phase
     spread = float(np.median(np.abs(off))) * MAD

@@ -126,3 +126,24 @@ def test_starts_that_wait_for_rows_are_no_grid_of_triggers(tmp_path, phase, late
         told.append(tell(start, number, 500, 0.2, ends, "query", "run", None))
     [series] = observe(written(tmp_path / "told", told)).queries[0].cold
     assert series.trigger() == trigger
+
+
+def test_a_long_recording_of_a_source_that_is_nearly_round_has_no_trigger(tmp_path):
+    random = np.random.default_rng(4)
+    told = []
+    for number in range(400):
+        ends = [np.array([250.0, 250.0]) * count for count in (number, number + 1, number + 1)]
+        told.append(tell(number * 10.03 + 3.3 + random.random() * 0.01, number, 500, 0.2, ends, "query", "run", None))
+    [series] = observe(written(tmp_path / "told", told)).queries[0].cold
+    assert series.trigger() == 0.0
+
+
+def test_pieces_that_are_left_out_stay_left_out():
+    random = np.random.default_rng(5)
+    gaps = np.where(random.random(80) < 0.25, 2.0, 1.0)
+    parted = np.stack([gaps - 0.01, np.full(80, 0.01)], axis=1).ravel()
+    counts = np.stack([np.zeros(80), np.full(80, 1000.0)], axis=1).ravel()
+    found = arrivals_of([(gaps, np.full(80, 1000.0))], [(parted, counts)])
+    times, rows = landed(found.flow(found.rate, 60.0, np.random.default_rng(1)))
+    assert rows.mean() == pytest.approx(1000, rel=0.05)
+    assert np.sum(np.diff(times) > 1.5) > 3
