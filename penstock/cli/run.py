@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,8 @@ def run(context: click.Context, /, app: str, *, pauses: bool, as_json: bool, **w
         words[name] = pairs(f"--{name.removesuffix('s')}", words[name])
     if pauses:
         words["until_idle"] = "pause"
+    if not getLogger().handlers:
+        getLogger().addHandler(NullHandler())  # what libraries log of a Spark that has died is said in a sentence
     result = launch(application, reference, *divided(words), say=partial(echo, err=True))
     if as_json:
         echo(json.dumps(result.report, indent=2))

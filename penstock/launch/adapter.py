@@ -10,6 +10,7 @@ from penstock.adapter.process import AdapterProcess
 from penstock.app.loader import AppReference
 from penstock.app.topology import Topology
 from penstock.engine.running.options import RunOptions
+from penstock.errors import ConfigurationError
 from penstock.launch.words import Companions
 from penstock.storage import durable
 
@@ -19,8 +20,13 @@ def adapter(
     topology: Topology, reference: AppReference, options: RunOptions, companions: Companions, say: Callable[[str], None]
 ) -> Iterator[None]:
     """Within the block an adapter of the application listens."""
+    if "." in reference.module:
+        raise ConfigurationError(
+            f"An adapter loads the application from a file of its own, and {reference.module} is a module of a package: start "
+            "`penstock adapter` beside the run, or move the application to a file outside."
+        )
     module = sys.modules[reference.module].__file__
-    given = [part for name, value in reference.parameters for part in (f"--{name}", value)]
+    given = [f"--{name}={value}" for name, value in reference.parameters]
     place = ["--spool", str(companions.spool), "--port", str(companions.port)]
     durable.make(companions.spool, 0o700)
     command = [f"{module}:{reference.name}", *given, *place, *topics(topology, options)]

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,9 +33,9 @@ def run(app: App, **words: Any) -> RunResult:
     app: a variable of a module that can be imported: Spark's workers import it, too.
     words: those of ``penstock run``, with ``_`` for ``-``. The run's own are those of `penstock.engine.RunOptions`:
         ``sources``, ``sinks``, ``trigger``, ``partitions``, ``groups``, ``conf``, ``fresh`` and the others; ``spark``, a
-        session to run in, which is left as it was; and ``until_idle``, which is true unless a ``duration`` is given. What goes
-        beside it is told by ``plan``, ``adapt`` with a bound such as ``p95="5 s"``, ``adapter`` with ``port`` and ``spool``,
-        ``ui``, ``otlp`` and ``real_time``.
+        session to run in, which is left as it was; and ``until_idle``, which is true unless a ``duration``, ``adapter`` or
+        ``real_time`` is given. What goes beside it is told by ``plan``, ``adapt`` with a bound such as ``p95="5 s"``,
+        ``adapter`` with ``port`` and ``spool``, ``ui``, ``otlp`` and ``real_time``.
 
     Raises
     ------
@@ -44,7 +43,8 @@ def run(app: App, **words: Any) -> RunResult:
     """
     if not isinstance(app, App):
         raise ConfigurationError(f"penstock.run is given {app!r}; give an application, as app = penstock.App('name').")
-    options, companions = divided({"until_idle": words.get("duration") is None, **words})
+    ends = words.get("duration") is None and not words.get("adapter") and not words.get("real_time")
+    options, companions = divided({"until_idle": ends, **words})
     say: Say = _silent if options.quiet else _say
     return launch(app, reference(app), options, companions, say)
 
@@ -61,8 +61,6 @@ def launch(app: App, reference: AppReference, options: RunOptions, companions: C
     ------
     PenstockError: one of its kinds, with a sentence that says what was wrong and how to mend it.
     """
-    if not getLogger().handlers:
-        getLogger().addHandler(NullHandler())  # what libraries log of a Spark that has died is said in a sentence
     topology = app.topology()
     if companions.plan is not None:
         from penstock.planner.plan import read_plan

@@ -104,6 +104,15 @@ def divided(words: Mapping[str, Any]) -> tuple[RunOptions, Companions]:
     for name in PATHS:
         if values.get(name) is not None:
             values[name] = Path(values[name])
+    for name, usual in (("ui", 8471), ("otlp", "")):
+        if values.get(name) is True:
+            values[name] = usual
+        elif values.get(name) is False:
+            values[name] = None
+    for name, least in (("port", 1), ("ui", 0)):
+        port = values.get(name)
+        if port is not None and not (isinstance(port, int) and least <= port <= 65_535):
+            raise ConfigurationError(f"--{name} {port!r}: choose a port from {least} to 65535.")
     options = RunOptions(**{name: value for name, value in values.items() if name in own})
     companions = Companions(**{name: value for name, value in values.items() if name in beside})
     companions.check(options)

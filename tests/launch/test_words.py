@@ -49,6 +49,8 @@ def test_durations_and_places_may_be_texts():
         ({"real_time": True, "trigger": 1}, "--trigger is of micro-batches"),
         ({"partitions": 0}, "from 1 to 10000"),
         ({"adaptor": True}, "no option adaptor.*adapter"),
+        ({"port": 0}, "--port 0: choose a port from 1"),
+        ({"ui": 70_000}, "--ui 70000: choose a port from 0"),
         ({"trigger": "soon"}, "'soon' is not a duration"),
     ],
 )
@@ -64,6 +66,22 @@ def test_a_run_that_is_to_adapt_needs_one_bound(tmp_path):
     for bounds in ({}, {"p95": "3 s", "mean": "1 s"}):
         with pytest.raises(ConfigurationError, match="Give one target"):
             steered(app, RunOptions(runs=tmp_path), Companions(adapt=True, **bounds))
+
+
+def test_a_page_and_a_collector_may_be_asked_for_by_true():
+    _, companions = divided({"ui": True, "otlp": True})
+    assert (companions.ui, companions.otlp) == (8471, "")
+
+
+def test_an_application_of_a_package_gets_no_adapter():
+    from penstock.app.loader import AppReference
+    from penstock.launch.adapter import adapter
+
+    with (
+        pytest.raises(ConfigurationError, match="a module of a package"),
+        adapter(None, AppReference("package.words", "app"), RunOptions(), Companions(adapter=True), print),
+    ):
+        pass
 
 
 def test_what_is_no_application_is_refused():
