@@ -251,8 +251,8 @@ def _misfit_by_name(old: Shape, new: Shape, at: str) -> str | None:
             return trouble
     for name, (shape, required) in after["fields"].items():
         if name not in before["fields"] and required:
-            new = f"{at}: {after['name']} has a new field {name!r} ({words(shape)})"
-            return f"{new} without a default, and what is stored lacks it"
+            added = f"{at}: {after['name']} has a new field {name!r} ({words(shape)})"
+            return f"{added} without a default, and what is stored lacks it"
     return _misfit_of_settings(before, after, at)
 
 
