@@ -187,8 +187,8 @@ class SequenceSource(BoundSource):
         last = self.sequence.last()
         return last is None or self._done(position)[1] >= last
 
-    def note_progress(self, run: str, position: Position) -> None:
-        self.sequence.note_reader(run, self._done(position)[1])
+    def note_progress(self, run: str, positions: list[Position]) -> None:
+        self.sequence.note_reader(run, min(self._done(position)[1] for position in positions))
 
     def waiting(self, started: float, done: int) -> int:
         """How many events there are beyond those done.

@@ -130,8 +130,13 @@ class BoundSource(ABC):
         """Whether nothing waits, and nothing more will come by itself; may be cheaper than `reckon`."""
         return self.reckon(position).queued == 0
 
-    def note_progress(self, run: str, position: Position) -> None:  # noqa: B027 - most have nothing to let go of
-        """Called from time to time, so that a source can let go of what a run has read for good."""
+    def note_progress(self, run: str, positions: list[Position]) -> None:  # noqa: B027 - most have nothing to let go of
+        """Called from time to time, so that a source can let go of what a run has read for good.
+
+        Parameters
+        ----------
+        positions: of all queries that read the source (one or more); what one of them has yet to read must stay.
+        """
 
     def vouch(self, position: Position) -> None:  # noqa: B027 - most cannot be misread
         """Called before a position's batch is committed.

@@ -41,8 +41,8 @@ class Met(Event):
     other: datetime | None
 
 
-def words_app(name: str, key: str | None) -> App:
-    """Words are checked, and counted by text; a word that is refused is a dead letter."""
+def words_app(name: str, key: str | None, *, copied: bool = False) -> App:
+    """Words are checked, and counted by text; a word that is refused is a dead letter. Good ones may be copied besides."""
     app = App(name)
     words = app.source("Words", Word)
     clean, counts = app.stream("Clean", Word), app.stream("Counts", Count)
@@ -63,10 +63,19 @@ def words_app(name: str, key: str | None) -> App:
             self.seen += 1
             yield counts(self.key, self.seen)
 
+    if copied:
+        copies = app.stream("Copies", Word)
+        app.sink("Copies", copies)
+
+        @app.element(clean, emits=copies)
+        def copy(word):
+            yield copies(word.text, word.number)
+
     return app
 
 
 words = words_app("words", None)
+shared = words_app("shared", None, copied=True)
 latest = words_app("latest", "text")
 
 spans = App("spans")

@@ -311,6 +311,12 @@ def counted() -> tuple[Rows, int]:
     return {"Clean": sorted(good), "Out": sorted(counts)}, TEXTS.count("bad")
 
 
+def counted_and_copied() -> tuple[Rows, int]:
+    """The same, and each good word once more."""
+    rows, letters = counted()
+    return {**rows, "Copies": rows["Clean"]}, letters
+
+
 def last_counted() -> tuple[Rows, int]:
     """The same, but of each word the last count."""
     rows, letters = counted()
@@ -408,6 +414,9 @@ WORKLOADS = [
     replace(FILES_OUT, name="two-sinks", sinks={"Out": "sqlite:{}/out.db", "Clean": "delta:{}/clean"}),
     replace(FILES_OUT, name="two-groups", groups={"Counter": "second"}),
     _into("two-groups-sqlite", "sqlite:{}/out.db", groups={"Counter": "second"}),
+    Workload(
+        "two-readers", "shared", ONE_A_BATCH, {}, words_in, counted_and_copied, groups={"Counter": "second", "copy": "third"}
+    ),
     SPANS,
     replace(SPANS, name="windows-two-groups", groups={"Watcher": "second"}),
     Workload("columns", "columns", TIMED, {"Alarms": "sqlite:{}/out.db"}, times_in, only("Alarms")),

@@ -23,9 +23,9 @@ class HopSource(FileSource):
         options = {**OLDEST, "pathGlobFilter": "*.parquet"}
         return Reading("binaryFile", ("path", f"{started_us} AS born", f"{WRITTEN} AS major"), options, self._path, FILES)
 
-    def note_progress(self, run: str, position: Position) -> None:
-        """Remove the files that have been read for good; what they held is in the ledgers of both groups."""
-        for file in self._divide(position)[0]:
+    def note_progress(self, run: str, positions: list[Position]) -> None:
+        """Remove the files that all groups have read for good; what they held is in the ledgers of these groups."""
+        for file in set.intersection(*(set(self._divide(position)[0]) for position in positions)):
             file.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:

@@ -109,8 +109,9 @@ class FileSource(BoundSource):
                 committed += count
         return Reckoning(committed, queued)
 
-    def note_progress(self, run: str, position: Position) -> None:
-        self._note(position)
+    def note_progress(self, run: str, positions: list[Position]) -> None:
+        for position in positions:
+            self._note(position)
 
     def _note(self, position: Position) -> None:
         """Files may be archived once they are read, so what they held is written down."""

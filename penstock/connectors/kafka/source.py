@@ -114,8 +114,9 @@ class KafkaSource(BoundSource):
         self.vouch(position)
         return super().drained(position)
 
-    def note_progress(self, run: str, position: Position) -> None:
-        self.vouch(position)
+    def note_progress(self, run: str, positions: list[Position]) -> None:
+        for position in positions:
+            self.vouch(position)
 
     def again(self, after: Position, upto: Position) -> Iterator[Reread]:
         begin, end = self._read(after)[1], self._read(upto)[1]

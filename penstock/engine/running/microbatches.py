@@ -364,10 +364,13 @@ class MicroBatches:
 
     def _note_progress(self, groups: list[BoundGroup]) -> None:
         self._binding.recording.refuse_taken_over()  # a driver that was paused and has nothing to commit learns it only here
+        readers: dict[str, list[tuple[BoundSource, Position]]] = {}
         for group in groups:
             # Without the last batch, which Spark may read again if its completion was not written.
             for bound, position in group.positions(back=1):
-                bound.note_progress(f"run in {self._binding.recording.directory}", position)
+                readers.setdefault(bound.source.name, []).append((bound, position))
+        for read in readers.values():
+            read[0][0].note_progress(f"run in {self._binding.recording.directory}", [position for _, position in read])
 
     def _show(self, queries: list[StreamingQuery]) -> None:
         if not self._live.waits:
