@@ -149,10 +149,10 @@ def run_penstock(spark: Any, query: Query, setting: Setting, place: Path) -> dic
     run(app, options, application=reference)
     if sending:
         sending.wait()
-    first, last = (query.groups[0][1], query.groups[-1][1]) if query.groups else ("main", "main")
-    if last != first:
-        return ledger_truth(place / "run" / f"batches-{last}.jsonl")
-    records = [record for record in records_in(place / "run" / f"batches-{first}.jsonl") if record.batches]
+    if query.groups:
+        return ledger_truth(place / "run" / f"batches-{query.groups[-1][1]}.jsonl")
+    [group] = (path.name for path in (place / "run" / "checkpoint").iterdir())
+    records = [record for record in records_in(place / "run" / f"batches-{group}.jsonl") if record.batches]
     rows = [record.sources[source.name].accepted if record.sources else 0 for record in records]
     if query.source == "delta":
         due = np.load(place / "due.npy")
@@ -160,7 +160,7 @@ def run_penstock(spark: Any, query: Query, setting: Setting, place: Path) -> dic
     else:
         parsed = Uri.parse(uri)
         schedule = schedule_of(parsed, GENERATOR.read(parsed))
-        due = started(place / "run" / "checkpoint" / first) + schedule.times(0, sum(rows))
+        due = started(place / "run" / "checkpoint" / group) + schedule.times(0, sum(rows))
     return figures(due, rows, [record.committed_us / 1e6 for record in records])
 
 

@@ -136,9 +136,9 @@ QUERIES = {
         "generator", (0, 2, 3, 5), (300, 800, 1500), app="chain", groups=(("digest", "first"), ("Counter", "second"))
     ),
     "stateless": Query("kafka", (0, 0.75, 1, 2), (1000, 3000, 6000), build=stateless),
-    "aggregation": Query("kafka", (0, 1, 1.5, 3), (500, 1500, 3000), build=aggregation, mode="update"),
+    "aggregation": Query("kafka", (0, 1.2, 1.8, 3), (500, 1500, 3000), build=aggregation, mode="update", partitions=8),
     "files": Query("files", (0, 0.8, 1.2, 2), (500, 1500, 3000), build=files, cores=1),
-    "join": Query("kafka", (0, 2, 2.5, 3.5), (300, 600, 1200), build=join, partitions=8),
+    "join": Query("kafka", (0, 2, 2.5, 3.5), (300, 600, 1200), build=join, partitions=4),
     "transforming": Query("kafka", (0, 2, 2.5, 3.5), (300, 1000, 2000), build=transforming, partitions=4, mode="update"),
     "rate": Query("rate", (0, 1.1, 1.7, 2.5), (500, 1500, 3000), build=rate, cores=0.5),
     "delta": Query("delta", (0, 1, 1.5, 2.5), (500, 1500, 3000), app="sums"),

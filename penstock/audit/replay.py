@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.app.application import App
@@ -13,7 +12,7 @@ from penstock.connectors.source import BoundSource, Reread
 from penstock.kinds.identity import identity
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.events import EventBatch
-from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, LineageColumns
+from penstock.runtime.lineage import LAST, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.output import MemoryOutput
 from penstock.runtime.stage import Stage
 from penstock.testing.driver import Attempt, TopologyDriver
@@ -76,7 +75,7 @@ class _Replayed(Attempt):
                 if bound.frames is not None:
                     bound.frames.prepare(row["payload"] for row in part.rows)
                 minor = part.minor | (number << SOURCE_SHIFT)
-                lineage = LineageColumns(part.born, np.full(len(minor), NONE, np.int64), part.major, minor)
+                lineage = LineageColumns.read(part.born, part.major, minor)
                 read = None if bound.frames is None else bound.frames.read
                 entrance.take(part.rows, bound.rows, lineage, read)
                 self._replay.read[name] = self._replay.read.get(name, 0) + len(minor)

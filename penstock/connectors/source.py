@@ -28,7 +28,7 @@ class Reading:
     Parameters
     ----------
     columns: SQL expressions with names: what `RowKind` says, ``born`` (microseconds), ``major`` and, where the
-        source knows it, ``minor``: the order of delivery.
+        source knows it, ``minor``: the order of delivery; of events from another group ``root`` (see `Lineage`).
     schema: in Spark's DDL, where the format wants to be told.
     """
 

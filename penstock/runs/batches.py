@@ -21,7 +21,9 @@ class BatchRecord(Counts, kw_only=True):
     files: list[StagedFile] = []
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
     dead_lettered: int = 0
-    """Source events that became a dead letter, or of which a descendant did."""
+    """Source events that became a dead letter, or of which a descendant did; without those that failed in a group before."""
+    failed: list[int] = []
+    """In a run of several groups: the origins (see `Lineage`) of the source events that failed in this micro-batch."""
     places: dict[str, Place] = {}
     """By place: how many events left for it, and how many of them did not arrive, or arrived in excess."""
     offsets: str = ""
@@ -52,7 +54,8 @@ class BatchRecord(Counts, kw_only=True):
             for births in tally.births:
                 record.latency_ms.merge(births.latencies_ms(committed_us))
         record.places = _places(tallies)
-        record.dead_lettered = len({origin for tally in tallies for origin in tally.failed})
+        record.failed = sorted({origin for tally in tallies for origin in tally.failed})
+        record.dead_lettered = len(record.failed)
         return record
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.runtime.places import Seen
+
 MAIN = "main"
 """The group of all elements that were not assigned to another."""
 MOVED = "@"
@@ -35,6 +37,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     generations: by group, the number of the move that made its checkpoint; groups that no move has made are not named.
     first: by a group's full name, the number of its micro-batch 0 at the sinks; 0 if it is not named.
     former: groups that moves have replaced.
+    handed_before: by the full name of a group that a move has made: of each stream that it reads from other groups, the events
+        that these had handed on until then. Older versions have not told it.
     """
 
     grouping: dict[str, str] = {}
@@ -43,6 +47,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     generations: dict[str, int] = {}
     first: dict[str, int] = {}
     former: list[Former] = []
+    handed_before: dict[str, dict[str, Seen]] = {}
 
     @classmethod
     def beginning(cls, grouping: Mapping[str, str], partitions: int | None) -> "Layout":

@@ -14,8 +14,6 @@ class Totals(Counts):
     batches: int = 0
     dead_lettered: int = 0
     places: dict[str, Place] = {}
-    handed_on: dict[str, int] = {}
-    """By stream, how many of its events were read from other groups."""
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
 
     def add(self, record: BatchRecord, external: frozenset[str], handed_on: frozenset[str]) -> None:
@@ -28,9 +26,6 @@ class Totals(Counts):
         """
         sources = {name: source for name, source in record.sources.items() if name in external}
         streams = {name: events for name, events in record.streams.items() if name not in handed_on}
-        failed = record.dead_lettered if external else 0
         add_places(self.places, record.places)
-        for name in record.sources.keys() & handed_on:
-            self.handed_on[name] = self.handed_on.get(name, 0) + record.sources[name].accepted
-        self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, dead_lettered=failed, places={}))
+        self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, places={}))
         self.batches += record.batches

@@ -13,7 +13,7 @@ from penstock.runtime.codec import Codec
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import FAULTS, DeadLetters
-from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
+from penstock.runtime.lineage import Lineage, LineageColumns
 from penstock.runtime.log import AtWork, Lines, working
 from penstock.runtime.places import handed_to
 from penstock.runtime.tally import Tally
@@ -56,7 +56,7 @@ def run_event_body(
             try:
                 emitter.add_uncaused(emitter.collect(instance.on_batch()), born)
             except FAULTS as error:
-                letters.write(element.name, batch.stream, None, error, Lineage(born, NONE, LAST, tally.partition))
+                letters.write(element.name, batch.stream, None, error, Lineage.uncaused(born, tally.partition))
     return list(emitter.batches())
 
 

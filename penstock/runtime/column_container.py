@@ -19,7 +19,7 @@ from penstock.runtime.hottest import Hottest
 from penstock.runtime.key_columns import Places
 from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS
-from penstock.runtime.lineage import LAST, NONE, Ints, Lineage, LineageColumns
+from penstock.runtime.lineage import NONE, Ints, Lineage, LineageColumns
 from penstock.runtime.pages import PageStore
 from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
@@ -277,7 +277,7 @@ class ColumnContainer:
             output, states_left = self._call(self.element.on_timer, self._states(rows, self._key_columns.keys(identities)))
         except FAULTS as error:
             if len(rows) == 1:
-                lineage = Lineage(NONE, NONE, LAST, self._stage.tally.partition)
+                lineage = Lineage.uncaused(NONE, self._stage.tally.partition)
                 self._stage.letters.write(self.element.name, self.element.inputs[0], None, error, lineage)
                 return
             for half in np.array_split(rows, 2):

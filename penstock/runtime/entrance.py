@@ -15,6 +15,7 @@ from penstock.kinds.coding import json_encoder
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import shown
 from penstock.runtime.lineage import NONE, LineageColumns
+from penstock.runtime.places import Seen
 from penstock.runtime.stage import Stage
 
 _encode = json_encoder().encode
@@ -43,6 +44,10 @@ class Entrance:
     def schema(self) -> pa.Schema:
         """The Arrow schema of the source's events."""
         return self._codec.schema
+
+    def note_taken(self, lineage: LineageColumns) -> None:
+        """Count events that another group has handed on."""
+        self._stage.tally.taken.setdefault(self._source.name, Seen()).add(lineage)
 
     def take(self, rows: Any, kind: str, lineage: LineageColumns, read: Callable[[bytes, Fit], Any] | None = None) -> None:
         """Take rows of a kind (`penstock.connectors.source.RowKind`), or a record batch with the events' columns.

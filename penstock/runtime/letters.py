@@ -10,7 +10,7 @@ from penstock.app.element import Element
 from penstock.app.stream import Source, Stream
 from penstock.errors import RunFailedError
 from penstock.kinds.coding import json_encoder
-from penstock.runtime.lineage import LAST, NONE, Lineage
+from penstock.runtime.lineage import Lineage
 from penstock.runtime.log import storable
 from penstock.runtime.output import LETTERS, Output
 from penstock.runtime.places import Seen, staged_in
@@ -82,7 +82,7 @@ class DeadLetters:
         """Write a dead letter for a hook that no single event called, with the event that had waited for it, if any."""
         came_by = (stream for stream in element.inputs if stream.event_type is type(event))
         stream = next(came_by, element.inputs[0])
-        self.write(element.name, stream, event, error, Lineage(born, NONE, LAST, self._tally.partition))
+        self.write(element.name, stream, event, error, Lineage.uncaused(born, self._tally.partition))
 
     def _write(self, letter: dict[str, Any], failure: Failure, lineage: Lineage) -> None:
         if self._on_error == "stop":

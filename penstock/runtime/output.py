@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.kinds.text import text_of
-from penstock.runtime.lineage import Ints
+from penstock.runtime.lineage import LineageColumns
 from penstock.schemas.frame import Frame
 from penstock.storage import durable
 from penstock.storage.place import path_of
@@ -23,8 +23,10 @@ from penstock.storage.place import path_of
 STAGING = ".staging"
 DEAD_LETTERS = "dead-letters"
 """The directory of dead letters within that of a run."""
-BORN = "#born"
-"""The column with each event's birth in a file between two groups; no field can have this name."""
+BORN, ROOT = "#born", "#root"
+"""The columns with each event's birth, and its root (see `Lineage`), in a file between two groups; no field can have such a
+name.
+"""
 
 FileKind = Literal["jsonl", "parquet"]
 Role = Literal["sink", "hop", "letters"]
@@ -127,7 +129,7 @@ class Output(Protocol):
     def write_lines(self, sink: str, lines: list[bytes]) -> None:
         """Append lines to a sink of kind ``jsonl``."""
 
-    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+    def write_columns(self, sink: str, batch: pa.RecordBatch, lineage: LineageColumns) -> None:
         """Append rows to a sink of kind ``parquet``."""
 
     def close(self) -> list[StagedFile]:
@@ -160,10 +162,10 @@ class FileOutput:
             file.handle.write(b"\n".join(lines))
             file.handle.write(b"\n")
 
-    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+    def write_columns(self, sink: str, batch: pa.RecordBatch, lineage: LineageColumns) -> None:
         if batch.num_rows:
             if self._sinks[sink].role == "hop":
-                batch = batch.append_column(BORN, pa.array(born))
+                batch = batch.append_column(BORN, pa.array(lineage.born)).append_column(ROOT, pa.array(lineage.root))
             file = self._file(sink)
             file.rows += batch.num_rows
             if file.parquet is None:
@@ -188,7 +190,7 @@ class LettersOutput(FileOutput):
     def files(self, sink: str) -> SinkFiles:
         return self._sinks.get(sink) or _nowhere(sink)
 
-    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+    def write_columns(self, sink: str, batch: pa.RecordBatch, lineage: LineageColumns) -> None:
         pass
 
 
@@ -207,7 +209,7 @@ class ColumnsOutput:
     def write_lines(self, sink: str, lines: list[bytes]) -> None:
         pass
 
-    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+    def write_columns(self, sink: str, batch: pa.RecordBatch, lineage: LineageColumns) -> None:
         self._batches.append(batch)
 
     def close(self) -> list[StagedFile]:
@@ -258,7 +260,7 @@ class MemoryOutput:
     def write_lines(self, sink: str, lines: list[bytes]) -> None:
         self.lines.setdefault(sink, []).extend(lines)
 
-    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+    def write_columns(self, sink: str, batch: pa.RecordBatch, lineage: LineageColumns) -> None:
         raise NotImplementedError("a sink in memory takes lines")
 
     def close(self) -> list[StagedFile]:

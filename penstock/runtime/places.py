@@ -13,7 +13,6 @@ import numpy as np
 
 from penstock.runtime.lineage import LineageColumns
 
-_SPREAD, _FIRST, _SECOND = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _MODULUS = 1 << 64
 
 
@@ -22,8 +21,8 @@ class Seen(msgspec.Struct):
 
     Parameters
     ----------
-    print: the sum, modulo 2^64, of the hashes of the events' origins. It does not depend on their order, and can be added up.
-        Events of one origin have equal hashes.
+    print: the sum, modulo 2^64, of the events' roots. It does not depend on their order, and can be added up. Events that one
+        source event has caused have equal roots.
     """
 
     events: int = 0
@@ -39,14 +38,14 @@ class Seen(msgspec.Struct):
         self.events += other.events
         self.print = (self.print + other.print) % _MODULUS
 
+    def less(self, other: "Seen") -> "Seen":
+        """Return the counts without those of events that are among these."""
+        return Seen(self.events - other.events, (self.print - other.print) % _MODULUS)
+
 
 def fingerprint(lineage: LineageColumns) -> int:
-    """Return the sum of hashes of the events' origins, by the mixing function of SplitMix64 (Steele, Lea and Flood, 2014)."""
-    mixed = lineage.major.view(np.uint64) * _SPREAD + lineage.minor.view(np.uint64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
-    mixed ^= mixed >> np.uint64(31)
-    return int(mixed.sum(dtype=np.uint64))
+    """Return the sum of the events' roots."""
+    return int(lineage.root.view(np.uint64).sum(dtype=np.uint64))
 
 
 class Place(msgspec.Struct):
@@ -64,10 +63,16 @@ class Place(msgspec.Struct):
     differs: int = 0
 
     @classmethod
+    def of(cls, left: int, came: int) -> "Place":
+        """Compare numbers of events that left and came."""
+        return cls(left, max(left - came, 0), max(came - left, 0))
+
+    @classmethod
     def between(cls, left: Seen, came: Seen) -> "Place":
         """Compare the events of one micro-batch."""
-        gap = left.events - came.events
-        return cls(left.events, max(gap, 0), max(-gap, 0), int(not gap and left.print != came.print))
+        place = cls.of(left.events, came.events)
+        place.differs = int(left.events == came.events and left.print != came.print)
+        return place
 
     def merge(self, other: Any) -> None:
         """Add the comparison of another micro-batch."""
@@ -97,6 +102,8 @@ def staged_in(output: str) -> str:
     return f"staged in {output}"
 
 
-def read_from(source: str) -> str:
-    """Return the name of the place between a source, or another group, and the decoded events."""
-    return f"read from {source}"
+def read_from(source: str, group: str | None = None) -> str:
+    """Return the name of the place between a source and the decoded events, or that between the groups that hand on a stream
+    and one that reads it.
+    """
+    return f"read from {source}" if group is None else f"read from {source} by {group}"

@@ -113,7 +113,10 @@ class Stage:
                 return columns
 
             columns, batch = self.encoded(files.name, place, batch, keepable)
-            self._output.write_columns(sink, columns, batch.lineage.born)
+            lineage = batch.lineage.distinct() if files.role == "hop" else batch.lineage
+            self._output.write_columns(sink, columns, lineage)
+            if files.role == "hop":
+                self.tally.handed.setdefault(batch.stream.name, Seen()).add(lineage)
         else:
             lines, batch = self.encoded(files.name, place, batch, lambda part: self._checked_lines(part, files))
             self._output.write_lines(sink, lines)

@@ -162,6 +162,10 @@ class Counts(Merged):
     elements: dict[str, ElementTally] = {}
     outputs: dict[str, int] = {}
     """Written rows, by the label of the output."""
+    handed: dict[str, Seen] = {}
+    """By stream, the events that were written for other groups."""
+    taken: dict[str, Seen] = {}
+    """By stream, the events that were read from other groups."""
 
     def count(self, what: Counted, name: str, events: int) -> None:
         """Add to the count of a stream or an output."""
@@ -190,8 +194,8 @@ class Tally(Counts, kw_only=True):
     """Events that arrived at a place, by its name."""
     log: Lines = msgspec.field(default_factory=Lines)
     """Lines that elements have printed and logged."""
-    failed: list[tuple[int, int]] = []
-    """Origins of the source events that became dead letters themselves, or through a descendant."""
+    failed: list[int] = []
+    """Origins (see `Lineage`) of the source events that became dead letters themselves, or through a descendant."""
 
     def leave(self, place: str, lineage: LineageColumns) -> None:
         """Count events that leave for a place."""

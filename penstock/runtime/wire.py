@@ -45,12 +45,12 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     events: memoryview
     """A list in MessagePack; for elements of the batch dialect, an Arrow record batch without its schema."""
     lineage: memoryview
-    """The four columns of `LineageColumns`, one after another, as int64."""
+    """The columns of `LineageColumns`, one after another, as int64."""
 
     @property
     def lineage_columns(self) -> LineageColumns:
         """The lineages of the events."""
-        return LineageColumns(*np.frombuffer(self.lineage, np.int64).reshape(4, -1))
+        return LineageColumns(*np.frombuffer(self.lineage, np.int64).reshape(len(LineageColumns._fields), -1))
 
     @property
     def numbers(self) -> Ints:

@@ -26,7 +26,7 @@ from penstock.connectors.sink import BoundSink
 from penstock.errors import RunLockedError, SinkError
 from penstock.kinds.event import Event
 from penstock.runtime.events import EventBatch
-from penstock.runtime.lineage import NONE, LineageColumns
+from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.output import FileOutput, StagedFile
 from penstock.runtime.stage import Stage
 from penstock.runtime.tally import Tally
@@ -199,8 +199,8 @@ def stage(sink: BoundSink, events: Sequence[Event]) -> list[StagedFile]:
     app.sink(sink.files.name, source, key=sink.files.beside)
     output = FileOutput([sink.files], "0-00000")
     running = Stage(Wiring(app.topology(), 1, (sink.files,), "stop"), 0, 0, output)
-    columns = (np.full(len(events), value, np.int64) for value in (0, NONE, 0, 0))
-    running.route(EventBatch(source, LineageColumns(*columns), events=list(events)))
+    zeros = np.zeros(len(events), np.int64)
+    running.route(EventBatch(source, LineageColumns.read(zeros, zeros, zeros), events=list(events)))
     rows = running.finish()
     [tally] = [row["block"] for row in rows.to_pylist() if row["hop"] == TALLY]
     return Tally.read(tally).files

@@ -304,7 +304,7 @@ class Attempt:
         now = np.full(rows, round(self._driver.now.timestamp() * 1e6), np.int64)
         number = self.wiring.topology.sources.index(source)
         order = np.arange(rows, dtype=np.int64) + (number << SOURCE_SHIFT)
-        return LineageColumns(now, np.full(rows, NONE, np.int64), np.zeros(rows, np.int64), order)
+        return LineageColumns.read(now, np.zeros(rows, np.int64), order)
 
     def _run_hop(self, hop: int, pending: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         rows = pa.Table.from_batches(list(pending))

@@ -20,6 +20,7 @@ from penstock.connectors.sink import Refusals
 from penstock.connectors.tables import delta
 from penstock.errors import ConfigurationError, SinkError
 from penstock.runtime.codec import Codec
+from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.output import FileOutput
 from penstock.testing.contracts import SAMPLES, Sample, stage
 
@@ -89,7 +90,7 @@ def claimed(directory, **given):
 def staged(sink, events):
     output = FileOutput([sink.files], "0-00000")
     columns = Codec(type(events[0])).to_columns(events)
-    output.write_columns(sink.files.label, columns, pa.array([0] * len(events)).to_numpy())
+    output.write_columns(sink.files.label, columns, LineageColumns.uncaused([0] * len(events), 0))
     return output.close()
 
 

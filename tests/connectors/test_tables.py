@@ -8,7 +8,6 @@ from decimal import Decimal
 from enum import Enum
 from uuid import UUID
 
-import numpy as np
 import psycopg
 import pytest
 
@@ -18,6 +17,7 @@ from penstock.connectors.tables.postgresql import Postgres
 from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
+from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.output import FileOutput
 
 
@@ -62,7 +62,9 @@ def bound(uri, event_type, tmp_path, key=(), name="Out"):
 def staged(sink, event_type, events, label="0-00000"):
     output = FileOutput([sink.files], label)
     output.write_columns(
-        sink.files.name, Codec(event_type).to_columns(events, staged=sink.files.wide), np.zeros(len(events), np.int64)
+        sink.files.name,
+        Codec(event_type).to_columns(events, staged=sink.files.wide),
+        LineageColumns.uncaused([0] * len(events), 0),
     )
     return output.close()
 

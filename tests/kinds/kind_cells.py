@@ -29,7 +29,7 @@ from penstock.kinds.table import kinds
 from penstock.kinds.text import key_of_path, key_text, text_of
 from penstock.runtime.codec import Codec
 from penstock.runtime.events import EventBatch
-from penstock.runtime.lineage import NONE, LineageColumns
+from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.output import LETTERS, FileOutput, SinkFiles
 from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import Wiring
@@ -202,8 +202,7 @@ def staged(uri: str, event_type: type[Event], events: list[Any], directory: Path
     output = FileOutput([sink.files, letters], "0-00000")
     stage = Stage(Wiring(app.topology(), 1, (sink.files, letters), "dead-letter"), 0, 0, output)
     rows = np.arange(len(events), dtype=np.int64)
-    lineage = LineageColumns(rows, np.full(len(events), NONE, np.int64), rows, rows)
-    stage.route(EventBatch(source, lineage, events=events))
+    stage.route(EventBatch(source, LineageColumns.read(rows, rows, rows), events=events))
     stage.finish()
     files = stage.tally.files
     sink.deliver("main", 0, [file for file in files if file.sink != LETTERS])

@@ -21,7 +21,7 @@ from penstock.testing.driver import Attempt, TopologyDriver
 
 def lineage(rows):
     major, minor = (np.array([row[side] for row in rows], np.int64) for side in (0, 1))
-    return LineageColumns(major, major, major, minor)
+    return LineageColumns.read(major, major, minor)
 
 
 origins = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=30)

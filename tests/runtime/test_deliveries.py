@@ -86,7 +86,7 @@ def test_events_come_in_the_order_of_their_places(senders, chosen):
         arrived = Arrivals(at)
         for sender, of_sender in enumerate(senders):
             major, minor = np.array(of_sender, np.int64).T
-            lineage = LineageColumns(np.arange(len(major)), np.zeros_like(major), major, minor * 10 + sender)
+            lineage = LineageColumns.read(np.arange(len(major)), major, minor * 10 + sender)
             events = [Reading(f"{sender}", [number]) for number in range(len(major))]
             outbox = Outbox()
             pack = outbox.pack(
@@ -135,7 +135,7 @@ def test_memory_does_not_grow_with_the_micro_batch():
         for first in range(0, events, 1000):
             given = [Reading("a", list(range(50))) for _ in range(1000)]
             order = np.arange(first, first + 1000)
-            lineage = LineageColumns(order, np.zeros_like(order), np.zeros_like(order), order)
+            lineage = LineageColumns.read(order, np.zeros_like(order), order)
             for block in outbox.pack(0, np.zeros_like(order), lineage, lambda rows, given=given: msgspec.msgpack.encode(given)):
                 arrived.add(block.content)
         tracemalloc.start()

@@ -13,7 +13,7 @@ from penstock.errors import StateError
 from penstock.kinds.annotations import demanding
 from penstock.runtime.codec import Codec
 from penstock.runtime.entrance import Entrance
-from penstock.runtime.lineage import NONE, LineageColumns
+from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.output import LETTERS, MemoryOutput
 from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import Wiring
@@ -111,7 +111,7 @@ def entered(kind, enter):
     app.sink("Out", source)
     output = MemoryOutput()
     stage = Stage(Wiring(app.topology(), 1, (), "dead-letter"), 0, 0, output)
-    enter(Entrance(stage, source), lambda rows: LineageColumns(*(np.full(rows, at, np.int64) for at in (0, NONE, 0, 0))))
+    enter(Entrance(stage, source), lambda rows: LineageColumns.read(*np.zeros((3, rows), np.int64)))
     stage.finish()
     tally, events, letters = stage.tally.sources["In"], output.lines["Out"], output.lines[LETTERS]
     assert tally.rows == tally.accepted == len(events) + len(letters)

@@ -15,7 +15,7 @@ from penstock import App, Event, ProcessingElement
 from penstock.connectors.registry import bind_sinks
 from penstock.runtime import live, pages
 from penstock.runtime.events import EventBatch
-from penstock.runtime.lineage import NONE, LineageColumns
+from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.output import FileOutput, SinkFiles
 from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import Wiring
@@ -308,8 +308,7 @@ def test_numbers_that_sqlite_would_not_keep_are_dead_letters(tmp_path):
     stage = Stage(Wiring(app.topology(), 1, files, "dead-letter"), 0, 0, output)
     nan = float("nan")
     events = [Mean("a", 1.0, nan), Mean("b", nan), Mean("c", 2.0)]
-    columns = (np.full(3, value, np.int64) for value in (0, NONE, 0, 0))
-    stage.route(EventBatch(means, LineageColumns(*columns), events=events))
+    stage.route(EventBatch(means, LineageColumns.read(*np.zeros((3, 3), np.int64)), events=events))
     stage.finish()
     sink.deliver("main", 0, [file for file in stage.tally.files if file.sink == "Out"])
     assert [mean.name for mean in sink.read()] == ["a", "c"]

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 from penstock.errors import SourceError
 from penstock.kinds.arrow import fits, fitted, has_spark_lengths, rows_shown
 from penstock.runtime.entrance import Misfit
-from penstock.runtime.output import BORN
+from penstock.runtime.output import BORN, ROOT
 from penstock.storage.place import path_of
 from penstock.storage.records import STRANGE, Records, misnamed, text_in
 
 ROWS_AT_ONCE = 8192
 Part: TypeAlias = pa.RecordBatch | list[Any]
-"""Some rows of a file: typed columns, and those of a hop with their births in `BORN`; or, of CSV, texts by field, or what they
+"""Some rows of a file: typed columns, those of a hop with `BORN` and `ROOT`; or, of CSV, texts by field, or what they
 misfit; or lines of bytes.
 """
 
@@ -72,7 +72,7 @@ class FileReader:
             parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
             there = parquet.schema_arrow
             reason = self.misfit(there)
-            names = [name for name in (*self.schema.names, BORN) if name in there.names]
+            names = [name for name in (*self.schema.names, BORN, ROOT) if name in there.names]
             for rows in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
                 if reason is not None:
                     yield [Misfit(row, f"{path}: {reason}") for row in rows_shown(rows)]
@@ -121,7 +121,10 @@ class FileReader:
             yield from self._fitted(path, rows.take(pa.array(range(half, rows.num_rows))))
         else:
             part = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-            yield part.append_column(BORN, rows.column(BORN)) if BORN in rows.schema.names else part
+            for name in (BORN, ROOT):
+                if name in rows.schema.names:
+                    part = part.append_column(name, rows.column(name))
+            yield part
 
     def _fields(self, path: Path) -> Iterator[Part]:
         """A quoted field may be empty; one that is empty without quotes is missing, as are those that a shorter line lacks."""

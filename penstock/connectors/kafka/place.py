@@ -15,7 +15,7 @@ KAFKA = "kafka."
 HEADER = "header."
 """Options of a Kafka URI that begin so tie a header to a field of events."""
 
-BORN_HEADER = "penstock-born"
+BORN_HEADER, ROOT_HEADER = "penstock-born", "penstock-root"
 """When the source event behind a message was meant to be sent, in microseconds, as text."""
 
 OWN = Option(

@@ -20,6 +20,7 @@ from penstock.connectors.kafka.place import (
     JARS,
     OWN,
     OWN_OF_REGISTRY,
+    ROOT_HEADER,
     KafkaPlace,
     has_registry,
     header_fields,
@@ -32,7 +33,7 @@ from penstock.errors import ConfigurationError, SinkError, SourceError
 from penstock.kinds.fields import raw_fields
 from penstock.kinds.text import joined
 from penstock.runtime.codec import Codec
-from penstock.runtime.output import BORN, SinkFiles, StagedFile, divided
+from penstock.runtime.output import BORN, ROOT, SinkFiles, StagedFile, divided
 from penstock.schemas.schema import FORMATS
 from penstock.storage import durable
 from penstock.storage.tables import batches_in
@@ -270,13 +271,15 @@ class KafkaSink(TopicSink):
 
 
 class KafkaHopSink(TopicSink):
-    """A topic by which one group of a run hands a stream to others; headers hold each event's birth."""
+    """A topic by which one group of a run hands a stream to others; headers hold each event's birth and root."""
 
     def messages(self, path: Path) -> Iterator[Outgoing]:
-        schema = self._codec.schema.append(pa.field(BORN, pa.int64()))
+        own = {BORN_HEADER: BORN, ROOT_HEADER: ROOT}
+        schema = pa.schema([*self._codec.schema, *(pa.field(name, pa.int64()) for name in own.values())])
         for rows in batches_in(path, schema):
-            for line, born in zip(self._codec.to_json(rows), rows.column(BORN).to_pylist(), strict=True):
-                yield Outgoing(None, [(BORN_HEADER, str(born))], line)
+            named = [(header, rows.column(name).to_pylist()) for header, name in own.items() if name in rows.schema.names]
+            for row, line in enumerate(self._codec.to_json(rows)):
+                yield Outgoing(None, [(header, str(column[row])) for header, column in named], line)
 
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> KafkaSink:

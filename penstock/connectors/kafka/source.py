@@ -1,6 +1,7 @@
 """A Kafka topic as a source, read by Spark's own connector."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from penstock.connectors.kafka.place import (
     JARS,
     OWN,
     OWN_OF_REGISTRY,
+    ROOT_HEADER,
     KafkaPlace,
     check_field,
     has_registry,
@@ -83,7 +85,7 @@ class KafkaSource(BoundSource):
         columns = (
             *([f"named_struct({beside}) AS beside"] if beside else []),
             "coalesce(value, CAST('null' AS BINARY)) AS payload",
-            f"coalesce(TRY_CAST(CAST({_header(BORN_HEADER)} AS STRING) AS BIGINT), unix_micros(timestamp)) AS born",
+            f"coalesce({_number(BORN_HEADER)}, unix_micros(timestamp)) AS born",
             "CAST(partition AS BIGINT) AS major",
             "offset AS minor",
         )
@@ -158,6 +160,14 @@ class KafkaSource(BoundSource):
         return options | ({"maxTriggerDelay": f"{round(self._delay * 1000)}ms"} if self._delay is not None else {})
 
 
+class KafkaHopSource(KafkaSource):
+    """A topic by which one group of a run gets a stream from others; headers hold each event's birth and root."""
+
+    def reading(self, spark: SparkView, started_us: int) -> Reading:
+        reading = super().reading(spark, started_us)
+        return replace(reading, columns=(*reading.columns, f"coalesce({_number(ROOT_HEADER)}, 0) AS root"))
+
+
 def _by_number(places: Mapping[str, int]) -> dict[int, int]:
     return {int(partition): place for partition, place in places.items()}
 
@@ -165,6 +175,11 @@ def _by_number(places: Mapping[str, int]) -> dict[int, int]:
 def _header(name: str) -> str:
     """The first value of a message's header, or null."""
     return f"get(filter(headers, header -> header.key = {_text(name)}), 0).value"
+
+
+def _number(name: str) -> str:
+    """The number that a header holds, or null."""
+    return f"TRY_CAST(CAST({_header(name)} AS STRING) AS BIGINT)"
 
 
 def _text(value: str) -> str:

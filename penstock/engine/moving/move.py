@@ -31,10 +31,12 @@ from penstock.engine.query.group import Group
 from penstock.engine.query.stateful import time_mode_of
 from penstock.engine.running.binding import Binding
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
-from penstock.runs.batches import BatchRecord
+from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.handed import handed_on
 from penstock.runs.layout import MOVED, Former, Layout, changed, full_name
 from penstock.runs.moves import Division, MoveRecord, note_move
-from penstock.runtime.tally import ElementTally
+from penstock.runtime.places import Seen
+from penstock.runtime.tally import Counts, ElementTally
 from penstock.storage import durable, journal
 
 ASSUMED_S, ASSUMED_RATE = 23.0, 65_000.0
@@ -249,7 +251,16 @@ class Move:
             partitions=self._binding.wanted.partitions,
             first={**layout.first, **{group.name: first for group in self._made}},
             former=[*layout.former, *former],
+            handed_before={**layout.handed_before, **{group.name: self._handed(group) for group in self._made}},
         )
+
+    def _handed(self, group: Group) -> dict[str, Seen]:
+        """Return the events that were handed on, until now, of each stream that a new group reads from others."""
+        counts = Counts()
+        for name in (*(former.name for former in self._binding.layout.former), *(group.name for group in self._binding.groups)):
+            for record in records_in(self._recording.ledger(name)):
+                counts.merge(record)
+        return {name: handed_on(counts, name) for name in self._reads(group) if name not in group.sources}
 
     @staticmethod
     def _described(layout: Layout, groups: list[Group]) -> Division:

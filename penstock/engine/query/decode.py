@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from penstock.runtime.entrance import Entrance
-from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
+from penstock.runtime.lineage import SOURCE_SHIFT, LineageColumns
 from penstock.runtime.log import listen
-from penstock.runtime.output import BORN, ColumnsOutput, FileOutput
+from penstock.runtime.output import BORN, ROOT, ColumnsOutput, FileOutput
 from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import WiringReference
 
@@ -88,16 +88,23 @@ class _Rows:
     def enter(self, entrance: Entrance, batch: pa.RecordBatch, partition: int) -> Iterator[None]:
         """Pass a batch of Spark's rows, or the parts of the files that they name, to the entrance; yields after each part."""
         if self._files is None:
-            _enter(entrance, batch, self._kind, self._frames, self._lineage(batch, partition))
+            lineage = self._lineage(batch, partition)
+            if "root" in batch.schema.names:
+                entrance.note_taken(lineage)
+            _enter(entrance, batch, self._kind, self._frames, lineage)
             yield
             return
-        for row in batch.select(["path", "born", "major"]).to_pylist():
+        for row in batch.select(["path", "born", "major", "now"]).to_pylist():
             for part in self._files.parts(row["path"]):
                 rows = len(part)
                 born, major = (np.full(rows, row[name], np.int64) for name in ("born", "major"))
-                if isinstance(part, pa.RecordBatch) and BORN in part.schema.names:
-                    born, part = part.column(BORN).to_numpy(), part.select(entrance.schema.names)
-                lineage = LineageColumns(born, np.full(rows, NONE, np.int64), major, self._minor(rows, partition))
+                root = None
+                if isinstance(part, pa.RecordBatch) and BORN in part.schema.names:  # from another group
+                    born, root = part.column(BORN).to_numpy(), _roots(part)
+                    part = part.select(entrance.schema.names)
+                lineage = LineageColumns.read(born, major, self._minor(rows, partition), row["now"], root)
+                if root is not None:
+                    entrance.note_taken(lineage)
                 entrance.take(part, self._kind, lineage)
                 yield
 
@@ -113,7 +120,14 @@ class _Rows:
         else:
             minor = self._minor(rows, partition)
         born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
-        return LineageColumns(born, np.full(rows, NONE, np.int64), major, minor)
+        now = batch.column("now")[0].as_py() if rows else 0
+        root = batch.column("root").to_numpy() if "root" in batch.schema.names else None
+        return LineageColumns.read(born, major, minor, now, root)
+
+
+def _roots(part: pa.RecordBatch) -> NDArray[np.int64]:
+    """Return the roots that a file of another group tells; 0 where it tells none, as those of query elements."""
+    return part.column(ROOT).to_numpy() if ROOT in part.schema.names else np.zeros(len(part), np.int64)
 
 
 def _enter(

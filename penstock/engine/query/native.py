@@ -25,7 +25,7 @@ from penstock.kinds.fields import encoded_names, tag_of
 from penstock.kinds.text import NOTHING
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
-from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed, label, texts_of
+from penstock.runtime.output import BORN, ROOT, STAGING, SinkFiles, StagedFile, framed, label, texts_of
 from penstock.runtime.tally import Tally
 from penstock.runtime.wiring import WiringReference
 from penstock.storage import durable
@@ -192,7 +192,7 @@ class NativeWriter:
             frame.persist()
         for sink in sinks:
             born = max((births.newest_us for births in births_read if births.counts), default=NONE)
-            rows = list(self._write(frame.withColumn(BORN, F.lit(born)) if sink.role == "hop" else frame, sink))
+            rows = list(self._write(_handed_on(frame, born) if sink.role == "hop" else frame, sink))
             tally.files.extend(rows)
             tally.streams[stream.name] = tally.outputs[sink.label] = sum(file.rows for file in rows)
         if not sinks:
@@ -248,6 +248,11 @@ class NativeWriter:
                 yield pa.record_batch({"value": pa.array(messages, pa.binary()).cast(pa.string())})
 
         return frame.mapInArrow(lines, "value string")
+
+
+def _handed_on(frame: DataFrame, born: int) -> DataFrame:
+    """Return a frame as another group of the run reads it; no single event has caused any of its rows."""
+    return frame.withColumn(BORN, F.lit(born)).withColumn(ROOT, F.lit(0).cast("bigint"))
 
 
 def encoded(frame: DataFrame, event_type: type[Event]) -> DataFrame:

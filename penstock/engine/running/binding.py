@@ -388,9 +388,9 @@ class Binding:
         topic = self._hop_topic(name)
         if topic is None:
             return HopSource(source, self.recording.hops / name)
-        from penstock.connectors.kafka.source import KafkaSource  # needs an extra
+        from penstock.connectors.kafka.source import KafkaHopSource  # needs an extra
 
-        return KafkaSource(source, topic.uri(), {})
+        return KafkaHopSource(source, topic.uri(), {})
 
     def _hop_sink(self, stream: str, group: str) -> BoundSink:
         """Return the sink by which a group hands on a stream to other groups, claimed for this run."""

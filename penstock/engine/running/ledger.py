@@ -111,6 +111,11 @@ class Ledger:
         if self._latest is not None:
             self._publish(self._latest, again=True)
 
+    def undelivered(self, label: str) -> int:
+        """Return how many rows for an output the last micro-batch has committed, and not delivered."""
+        files = [] if self._latest is None else [file for file in self._latest.files if file.sink == label]
+        return sum(file.rows for file in files if path_of(file.staged).exists())
+
     def owed(self, sink: BoundSink) -> int:
         """Return the last batch, in a sink's numbering, that it must hold: not one whose files are all still staged."""
         label = sink.files.label
@@ -120,10 +125,10 @@ class Ledger:
 
     def _recover(self) -> None:
         for record in self.records():
-            self._latest, self._before = record, dict(self.reached)
             self._note(record)
 
     def _note(self, record: BatchRecord) -> None:
+        self._latest, self._before = record, dict(self.reached)
         self.last, self._last_offsets = record.batch, record.offsets
         self.reached |= {label: self.first + batch for label, batch in record.delivered.items()}
 

@@ -42,9 +42,13 @@ from penstock.engine.session.spark import having, settle
 from penstock.engine.session.warmup import warm_up
 from penstock.errors import PenstockError
 from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.failures import Failures
+from penstock.runs.handed import between, handed_on, read_on
 from penstock.runs.report import Report
 from penstock.runs.totals import Totals
-from penstock.runtime.tally import Tally
+from penstock.runtime.output import label
+from penstock.runtime.places import Place, Seen, read_from
+from penstock.runtime.tally import Counts, Tally
 from penstock.runtime.wire import TALLY
 
 REPEATS = 3
@@ -62,7 +66,8 @@ class MicroBatches:
 
     def __init__(self, binding: Binding, live: Live, steering: Steering | None = None) -> None:
         self._binding, self._live, self._steering = binding, live, steering
-        self._totals, self._lock = Totals(), threading.Lock()
+        self._totals, self._failures, self._lock = Totals(), Failures(1), threading.Lock()
+        self._read_by: dict[str, Counts] = {}
         self._repeated: dict[tuple[str, int | None], int] = {}
         self._watermarks: dict[str, Watermarks] = {}
         self._delivered: dict[tuple[str, int], dict[str, float]] = {}
@@ -182,13 +187,21 @@ class MicroBatches:
 
     def _count(self, groups: list[BoundGroup]) -> None:
         """Add up the totals of all batches that earlier starts have committed."""
-        self._totals = Totals()
+        self._totals, self._failures, self._read_by = Totals(), Failures(len(groups)), {}
         for former in self._binding.layout.former:
             for record in records_in(self._binding.recording.ledger(former.name)):
                 self._totals.add(record, frozenset(former.external), frozenset(former.handed_on))
         for group in groups:
             for record in group.ledger.records():
-                self._totals.add(record, group.external, group.handed_on)
+                self._add(group, record)
+
+    def _add(self, group: BoundGroup, record: BatchRecord) -> None:
+        """Add a committed micro-batch to the run's counts."""
+        self._totals.add(record, group.external, group.handed_on)
+        self._failures.note(record)
+        if group.handed_on:
+            read = Counts(sources=record.sources, taken=record.taken)
+            self._read_by.setdefault(group.group.name, Counts()).merge(read)
 
     def _settle(self, spark: SparkSession, watch: Watch) -> None:
         """Finish the planned micro-batches, and read all events that groups have handed on to each other.
@@ -317,8 +330,6 @@ class MicroBatches:
             return writer.outputMode("update").start()
 
     def _committer(self, spark: SparkSession, group: BoundGroup, tallies: TalliesOf) -> Callable[[DataFrame, int], None]:
-        external, handed_on = group.external, group.handed_on
-
         def commit(batch: DataFrame, number: int) -> None:
             begun = time.monotonic()
             if self._may_be_slow():
@@ -330,9 +341,10 @@ class MicroBatches:
             record = BatchRecord.of(number, time.time_ns() // 1000, counted, offsets)
             with self._lock:
                 self._binding.recording.fix_state()
+                self._failures.judge(record)
                 if not group.ledger.commit(record):
                     return
-                self._totals.add(record, external, handed_on)  # before the delivery, which may fail without undoing the commit
+                self._add(group, record)  # before the delivery, which may fail without undoing the commit
                 group.ledger.deliver(record)
             self._element_log.write(group.group.name, number, counted)
             self._delivered[group.group.name, number] = group.ledger.delivered
@@ -396,12 +408,11 @@ class MicroBatches:
             for group, bound, position in positions
             if bound.source.name in group.external
         }
-        handed_on: dict[str, int] = {}
-        for group, bound, position in positions:
-            if bound.source.name in group.handed_on:
-                committed = bound.reckon(position).committed
-                if committed is not None:
-                    handed_on[bound.source.name] = handed_on.get(bound.source.name, 0) + committed
+        handed_on = {
+            read_from(bound.source.name, group.group.name): place
+            for group, bound, position in positions
+            if bound.source.name in group.handed_on and (place := self._handed(groups, group, bound, position)) is not None
+        }
         return report_of(
             self._binding.topology,
             self._totals,
@@ -412,6 +423,16 @@ class MicroBatches:
             refused=refused_in(self._binding.letters),
             handed_on=handed_on,
         )
+
+    def _handed(self, groups: list[BoundGroup], reader: BoundGroup, bound: BoundSource, position: Position) -> Place | None:
+        """Compare what groups have handed on of a stream with what one has read; None where the run does not know the first."""
+        layout, stream = self._binding.layout, bound.source.name
+        before = layout.handed_before.get(reader.group.name, {} if reader.group.name not in layout.first else None)
+        if before is None:
+            return None
+        waiting = bound.reckon(position).queued + sum(group.ledger.undelivered(label(stream, "hop")) for group in groups)
+        handed, read = handed_on(self._totals, stream), read_on(self._read_by[reader.group.name], stream)
+        return between(handed, before.get(stream, Seen()), waiting, read)
 
     def _reckoned(self, bound: BoundSource, position: Position) -> Reckoning:
         """Return a source's own count of its events that were read. If its offsets have gaps, they are counted one by one."""

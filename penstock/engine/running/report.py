@@ -24,14 +24,14 @@ def report_of(
     engine: str,
     master: str,
     refused: int,
-    handed_on: Mapping[str, int] = MappingProxyType({}),
+    handed_on: Mapping[str, Place] = MappingProxyType({}),
 ) -> Report:
     """Make the report of a run; every figure in it is measured.
 
     Parameters
     ----------
     refused: number of results that sinks refused at delivery, which are dead letters, too.
-    handed_on: by stream between groups, the number of its events that were read, as the stream's source counts them.
+    handed_on: the places at which groups read what others have handed on, by name.
 
     ``lost`` and ``duplicated`` are sums over places, at both ends of which events are counted: the events that a source says
     were read against those decoded, the events sent to an element against those that arrived, and so on; see
@@ -42,9 +42,8 @@ def report_of(
     uncountable = [name for name in reckonings if name not in reckoned]  # for these, the number of decoded events is taken
     committed = sum(reckoned.values()) + sum(totals.source(name).accepted for name in uncountable)
     queued = sum(reckoning.queued for reckoning in reckonings.values())
-    places = {read_from(name): _read(count, totals.source(name).accepted) for name, count in reckoned.items()}
-    places |= {read_from(name): _read(count, totals.handed_on.get(name, 0)) for name, count in handed_on.items()}
-    places |= dict(sorted(totals.places.items()))
+    places = {read_from(name): Place.of(count, totals.source(name).accepted) for name, count in reckoned.items()}
+    places |= {**handed_on, **dict(sorted(totals.places.items()))}
     busy_ms, rows = progress.busiest
     return Report(
         application=topology.application,
@@ -95,10 +94,6 @@ def watermarks_of(topology: Topology, totals: Totals) -> dict[str, str]:
     return {
         name: datetime.fromtimestamp(mark, UTC).isoformat() for name, mark in sorted(reached.items(), key=lambda item: item[1])
     }
-
-
-def _read(committed: int, accepted: int) -> Place:
-    return Place(committed, max(committed - accepted, 0), max(accepted - committed, 0))
 
 
 def _element(tally: ElementTally, keyed: bool) -> ElementReport:
