@@ -1,5 +1,5 @@
 """A server for the tries, in a process of its own: who forks has no threads of clients. Usage: crash_servers.py
-kafka|postgresql|s3 DIRECTORY
+kafka|postgresql|s3|hdfs DIRECTORY
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-KINDS = ("kafka", "postgresql", "s3")
+KINDS = ("kafka", "postgresql", "s3", "hdfs")
 
 
 @contextmanager
@@ -36,6 +36,11 @@ def _serve(kind: str, directory: Path) -> None:
 
         with PostgresServer(directory) as server:
             _tell({"at": server.uri})
+    elif kind == "hdfs":
+        from benchmarks.servers.hdfs import Hdfs
+
+        with Hdfs(directory) as store:
+            _tell({"at": store.uri, **store.environment})
     else:
         from benchmarks.servers.s3 import S3
 

@@ -58,7 +58,9 @@ def steps(names: list[str]) -> list[str]:
     ours = ("runs/run/batches-", "runs/run/output/", "runs/run/dead-letters/", "runs/run/hops/")
     first = next(at for at, name in enumerate(names) if name.startswith("write runs/run/.batches-"))
     named = (
-        name for name in names[first:] if any(part in name for part in ours) or name.startswith(("sql", "delta", "kafka", "s3"))
+        name
+        for name in names[first:]
+        if any(part in name for part in ours) or name.startswith(("sql", "delta", "kafka", "s3", "hdfs"))
     )
     return [name for name in named if not any(part in name for part in SPARKS)]
 

@@ -1,8 +1,8 @@
 """Crash points: each operation by which a process touches the world, numbered in the order in which it comes.
 
 `watch` puts itself between the process and the operations of files (create, write, sync, rename, link, unlink, ...), of SQLite
-and PostgreSQL (statements and commits), of Kafka (messages, and each call of a transaction), of Delta tables (commits) and of
-S3 (requests). Before each of them, and after the last, the process may be killed, paused, or the power may fail.
+and PostgreSQL (statements and commits), of Kafka (messages, and each call of a transaction), of Delta tables (commits), of S3
+and HDFS (requests). Before each of them, and after the last, the process may be killed, paused, or the power may fail.
 """
 
 import builtins
@@ -18,6 +18,7 @@ from typing import Any
 
 import deltalake
 import psycopg
+import requests
 import s3fs
 from crashpoints.power import Power
 from deltalake.table import TableAlterer, TableMerger
@@ -85,6 +86,7 @@ def watch(points: Points) -> None:
     _watch_delta(points)
     _watch_kafka(points)
     _watch_s3(points)
+    _watch_hdfs(points)
 
 
 # --- files ----------------------------------------------------------------------------------------------
@@ -291,6 +293,20 @@ def _watch_s3(points: Points) -> None:
         return await ask(self, method, *given, **more)
 
     s3fs.S3FileSystem._call_s3 = asked
+
+
+def _watch_hdfs(points: Points) -> None:
+    """Each request to a NameNode or a DataNode that changes something."""
+    ask = requests.Session.request
+
+    def asked(self: Any, method: str, url: str, **more: Any) -> Any:
+        if method.lower() != "get":
+            data = more.get("data")
+            half = {**more, "data": data and data[: len(data) // 2]}
+            points.come(f"hdfs {method.lower()}", data and (lambda: ask(self, method, url, **half)))
+        return ask(self, method, url, **more)
+
+    requests.Session.request = asked  # type: ignore[method-assign]
 
 
 def _watched(points: Points, name: str, do: Callable[..., Any]) -> Callable[..., Any]:

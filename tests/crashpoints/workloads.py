@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pyarrow.parquet as pq
 import s3fs
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from fsspec.implementations.webhdfs import WebHDFS
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
@@ -134,6 +136,8 @@ def rows_of(sink: str, uri: str, world: Path) -> list[Row]:
             return sorted(database.execute(f"SELECT * FROM {asked.removeprefix('table=')}").fetchall())
     if place.startswith("s3a:"):
         return _in_order(_objects(place.removeprefix("s3a://")))
+    if place.startswith("hdfs:"):
+        return _in_order(_files_in_hdfs(urlsplit(place).path))
     if scheme == "log":
         return _in_order(_log(place, sink))
     directory = Path(place) if place else world / "runs" / "run" / "output" / sink
@@ -184,6 +188,18 @@ def _objects(place: str) -> Iterator[dict[str, Any]]:
     store = s3fs.S3FileSystem(endpoint_url=os.environ["AWS_ENDPOINT_URL"], skip_instance_cache=True)
     for path in store.glob(f"{place}/*.jsonl"):
         if not path.rpartition("/")[2].startswith("."):
+            yield from map(json.loads, store.cat_file(path).splitlines())
+
+
+def _hdfs() -> WebHDFS:
+    host, _, port = os.environ["PENSTOCK_WEBHDFS"].partition(":")
+    return WebHDFS(host, int(port), user="root", skip_instance_cache=True)
+
+
+def _files_in_hdfs(directory: str) -> Iterator[dict[str, Any]]:
+    store = _hdfs()
+    for path in store.ls(directory, detail=False):
+        if path.endswith(".jsonl") and not path.rpartition("/")[2].startswith("."):
             yield from map(json.loads, store.cat_file(path).splitlines())
 
 
@@ -265,6 +281,15 @@ def words_in_store(world: Path) -> None:
     for number, part in enumerate(divided(list(enumerate(TEXTS)))):
         lines = "".join(json.dumps({"text": text, "number": place}) + "\n" for place, text in part)
         store.pipe_file(f"{directory}/{number:03d}.jsonl", lines.encode())
+
+
+def words_in_hdfs(world: Path) -> None:
+    """Words as files of HDFS."""
+    directory, store = f"/{(world / 'name').read_text()}-in", _hdfs()
+    store.mkdir(directory)
+    for number, part in enumerate(divided(list(enumerate(TEXTS)))):
+        with store.open(f"{directory}/{number:03d}.jsonl", "wb") as file:
+            file.write("".join(json.dumps({"text": text, "number": place}) + "\n" for place, text in part).encode())
 
 
 class Steered:
@@ -440,6 +465,10 @@ WORKLOADS = [
         sources={"Words": "jsonl:s3a://bucket/{name}-in?max_files=1"},
         prepare=words_in_store,
         server="s3",
+    ),
+    _into("hdfs", "jsonl:{at}/{name}", server="hdfs"),
+    replace(
+        FILES_OUT, name="hdfs-in", sources={"Words": "jsonl:{at}/{name}-in?max_files=1"}, prepare=words_in_hdfs, server="hdfs"
     ),
     _into("fresh-sqlite", "sqlite:{}/out.db", before=_run_before, options={"fresh": True}),
 ]
