@@ -135,7 +135,7 @@ class KafkaStore:
         return Producer({**self._topic.settings, **PRODUCER, "log_level": 0})
 
     def _settled(self) -> dict[int, int]:
-        """Return the ends of the partitions once they stand still; waits `PATIENCE_S` at most, as others may be writing."""
+        """Return the partitions' end offsets once they stop growing, or after `PATIENCE_S`, as others may keep writing."""
         before: dict[int, int] = {}
         deadline = time.monotonic() + PATIENCE_S
         while (ends := self._topic.ends(**UNCOMMITTED)) != before and time.monotonic() < deadline:

@@ -15,6 +15,7 @@ from penstock.app.stream import Sink, Source
 from penstock.app.topology import Topology
 from penstock.audit.committed import Committed, Microbatch
 from penstock.audit.replay import Origin, Replay, Row
+from penstock.audit.sample import Sample
 from penstock.audit.verdict import EXAMPLES, Audit, Example, SinkAudit, SourceAudit
 from penstock.connectors.declaration import SourceContext
 from penstock.connectors.files.hop import HopSource
@@ -45,6 +46,7 @@ class Auditor:
     ----------
     run: the run's directory. app, reference: its application. sources, sinks: URIs by name, as given when the run was started.
     since: seconds since the epoch; results committed earlier may be missing from the sinks.
+    sample: which rows are compared. The elements run on all events.
     advance: called with the number of micro-batches done, their total, and the present step in words.
 
     Raises
@@ -61,9 +63,11 @@ class Auditor:
         sources: Mapping[str, str],
         sinks: Mapping[str, str],
         since: float | None = None,
+        sample: Sample | None = None,
         advance: Advance | None = None,
     ) -> None:
         self._run, self._app, self._since, self._advance = run, app, since, advance
+        self._sample = sample or Sample()
         self._manifest = manifest_of(run)
         self._topology = app.topology()
         _check_application(app, self._manifest)
@@ -91,24 +95,24 @@ class Auditor:
                 "events depend on them"
             )
         count = sum((group.last or 0) + (group.last is not None) for group in self._groups)
-        audit = Audit(str(self._run), count, exact, {}, {}, {}, self._unknown)
+        audit = Audit(str(self._run), count, exact, {}, {}, {}, self._unknown, self._sample.share)
         if self._unknown:
             return audit
+        moments = {} if exact else _moments(self._topology)
+        keys = {sink.name: self._key_of(sink, moments) for sink in self._topology.sinks}
         try:
-            replay = self._replayed(exact)  # twice: results on which the two disagree cannot be judged
-            another = self._replayed(exact)
+            replay = self._replayed(exact, keys)  # twice: results on which the two disagree cannot be judged
+            another = self._replayed(exact, keys)
         except PenstockError as error:
             self._unknown.append(str(error))
             return audit
-        moments = _moments(self._topology)
         for name in self._sources:
             counted = sum(group.accepted.get(name, 0) for group in self._groups) + self._formerly(name)
             audit.sources[name] = SourceAudit(replay.read.get(name, 0), replay.accepted.get(name, 0), counted)
         for sink in self._topology.sinks:
             rows = replay.rows.get(sink.name, [])
             unstable = _counted(rows) != _counted(another.rows.get(sink.name, []))
-            keys = moments.get(sink.stream.name) if not exact else None
-            audit.sinks[sink.name] = self._audited(sink, self._sinks[sink.name], rows, unstable, keys)
+            audit.sinks[sink.name] = self._audited(sink, self._sinks[sink.name], rows, unstable, moments.get(sink.stream.name))
         if _letters_of(replay) != _letters_of(another):
             self._unknown.append(
                 "which events become dead letters differs in two runs of the same input; `penstock prove` says why"
@@ -119,6 +123,10 @@ class Auditor:
         if any(Committed(self._run, self._manifest, group.name, []).last != group.last for group in self._groups):
             self._unknown.append("the run has gone on meanwhile: stop it, and audit it again")
         return audit
+
+    def _key_of(self, sink: Sink, moments: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the fields by which a sink's rows are compared; empty where all fields are."""
+        return sink.key if self._sinks[sink.name].keeps_last else moments.get(sink.stream.name, ())
 
     def _formerly(self, source: str) -> int:
         """Return the events of a source that former groups have counted, from before the run was moved."""
@@ -160,8 +168,13 @@ class Auditor:
 
     # --- replay ---------------------------------------------------------------------------------
 
-    def _replayed(self, exact: bool) -> Replay:
-        replay = Replay(self._app, self._sources, self._manifest.partitions or 1)
+    def _replayed(self, exact: bool, keys: Mapping[str, tuple[str, ...]]) -> Replay:
+        replay = Replay(
+            self._app,
+            self._sources,
+            self._manifest.partitions or 1,
+            lambda sink, event: self._sample.has(event, keys.get(sink, ())),
+        )
         replay.read.clear()
         groups = [group for group in self._groups if group.last is not None]
         batches = [(batch, group) for group in groups for batch in group.microbatches()]
@@ -195,7 +208,8 @@ class Auditor:
             return SinkAudit(bound.uri, len(rows), 0, unknown="two runs of the same input differ; `penstock prove` says why")
         try:
             bound.recall(self._manifest.run)
-            held = bound.read()
+            key = sink.key if bound.keeps_last else moments or ()
+            held = [event for event in bound.read() if self._sample.has(event, key)]
         except (PenstockError, OSError) as error:
             return SinkAudit(bound.uri, len(rows), 0, unknown=f"it cannot be read ({error})")
         rows = self._without_refused(sink, rows)

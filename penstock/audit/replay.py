@@ -1,6 +1,6 @@
 """Replays a run in memory: feeds the events of its committed micro-batches, read again, through its elements."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -99,11 +99,12 @@ class Replay(TopologyDriver):
     Parameters
     ----------
     sources: the sources, by name. partitions: the number of partitions of the run.
+    keeps: whether a result is to be compared, given its sink's label and the event.
     """
 
-    def __init__(self, app: App, sources: dict[str, BoundSource], partitions: int) -> None:
+    def __init__(self, app: App, sources: dict[str, BoundSource], partitions: int, keeps: Callable[[str, Any], bool]) -> None:
         super().__init__(app, partitions=partitions, dead_letters=True)
-        self.sources = sources
+        self.sources, self._keeps = sources, keeps
         self._stage = _Stage
         self.rows: dict[str, list[Row]] = {}
         self.read: dict[str, int] = {}
@@ -124,6 +125,8 @@ class Replay(TopologyDriver):
         attempt = _Replayed(self, parts)
         self._try(attempt)
         for sink, row in attempt.rows(number):
+            if not self._keeps(sink, row.event):
+                continue
             self.rows.setdefault(sink, []).append(row)
 
     def finish_again(self) -> None:

@@ -67,6 +67,7 @@ class Audit(msgspec.Struct):
     ----------
     dead_letters: by place of the failure, how many dead letters only the replay (missing) or only the run (strange) has.
     unknown: why nothing, or not everything, can be judged.
+    share: of the rows, or of the keys, that were compared.
     exact: whether each micro-batch was replayed exactly; otherwise of momentary rows only the last of each key is compared.
     """
 
@@ -77,6 +78,7 @@ class Audit(msgspec.Struct):
     sinks: dict[str, SinkAudit]
     dead_letters: dict[str, dict[str, int]]
     unknown: list[str]
+    share: float = 1.0
 
     @property
     def verdict(self) -> Verdict:
@@ -101,6 +103,8 @@ class Audit(msgspec.Struct):
                 "as the run has counted" if source.accepted == source.counted else f"but the run has counted {source.counted:,}"
             )
             lines.append(f"  source {name}: {source.accepted:,} events are there, {comparison}")
+        if self.share < 1:
+            lines.append(f"  a sample of {100 * self.share:.3g}% of the rows in sinks was compared")
         for name, sink in self.sinks.items():
             lines += _said(name, sink)
         for place, counts in self.dead_letters.items():

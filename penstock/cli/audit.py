@@ -27,6 +27,12 @@ CODES = {"sound": 0, "not sound": 1, "cannot tell": 2}
 @click.option(
     "--since", metavar="T", help="Results committed before need not be there any more: a time, or a duration before now."
 )
+@click.option(
+    "--sample",
+    metavar="SHARE",
+    default="100%",
+    help="Compare a share of the rows, or of the keys of a sink with key=, as 0.01 or 1%: with less memory.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 @click.pass_context
 def audit(
@@ -37,6 +43,7 @@ def audit(
     sources: tuple[str, ...],
     sinks: tuple[str, ...],
     since: str | None,
+    sample: str,
     as_json: bool,
 ) -> None:
     """Recount a run from outside: read again what its sources hold of what it has committed, and compare its sinks with that.
@@ -48,6 +55,7 @@ def audit(
       penstock audit runs/divisibility
     """
     from penstock.audit.auditor import Auditor
+    from penstock.audit.sample import Sample
     from penstock.runs.manifest import manifest_of
     from penstock.runs.starts import Loaded, last_start
 
@@ -72,6 +80,7 @@ def audit(
             sources=uris[0],
             sinks=uris[1],
             since=None if since is None else _moment(since),
+            sample=Sample(_share(sample)),
             advance=advance,
         )
         report = auditor.audit()
@@ -89,3 +98,12 @@ def _moment(text: str) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return time.time() - seconds(text)
+
+
+def _share(text: str) -> float:
+    """A share, given as a number or in percent."""
+    number = text.removesuffix("%")
+    try:
+        return float(number) / (100 if number != text else 1)
+    except ValueError:
+        raise ConfigurationError(f"--sample {text}: give a share of the rows, as 0.01 or 1%.") from None

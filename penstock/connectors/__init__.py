@@ -1,8 +1,8 @@
-"""Connectors: where events come from and where they go. This is what a package of your own builds on.
+"""Connectors: where events come from and where they go. Packages with connectors of their own import from here.
 
 A connector is one file: a class derived from `BoundSource`, `Sequence` or `BoundSink`, and the
-`SourceConnector` or `SinkConnector` that declares it. `penstock.testing` has a suite that tells whether it keeps
-the contract of exactly once; CONTRIBUTING.md has the recipe.
+`SourceConnector` or `SinkConnector` that declares it. `penstock.testing` has a test suite that checks whether a
+connector is exactly-once; CONTRIBUTING.md has a guide.
 """
 
 from penstock.connectors.admission import ADMISSION, Admission

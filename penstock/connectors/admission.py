@@ -1,4 +1,4 @@
-"""Admission: how many of the waiting events a source lets into a micro-batch, and when."""
+"""Admission: how many of the waiting events a source admits to a micro-batch, and when."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,10 @@ from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
 
 DEFAULT_MAX_ROWS = 200_000
-"""Bounds the memory of a micro-batch that starts with a long backlog."""
+"""Limits the memory that a micro-batch needs if a long backlog waits."""
 
 DEFAULT_MAX_DELAY = 900.0
+"""Seconds."""
 
 ADMISSION = (
     Option("min_rows", "start no micro-batch with fewer waiting events (K)", COUNT),
@@ -20,10 +21,10 @@ ADMISSION = (
 
 @dataclass
 class Admission:
-    """Minimum rows (the model's batch size K), maximum delay (1/tau), maximum rows.
+    """Admits events when ``min_rows`` wait (the model's batch size K) or after ``max_delay`` seconds (1/tau).
 
-    As in Spark's Kafka source, the delay counts from the last time that events were admitted (at
-    first from the start), and a batch takes all that waits up to the maximum.
+    As in Spark's Kafka source, the delay counts from ``last``, when events were last admitted (at first from the start), and
+    a batch takes all events that wait, up to ``max_rows``.
     """
 
     min_rows: int
@@ -33,7 +34,7 @@ class Admission:
 
     @classmethod
     def of(cls, uri: Uri, options: Options) -> "Admission":
-        """What a URI's options set.
+        """Return the admission that a URI's options set, with defaults for the others.
 
         Raises
         ------
@@ -47,7 +48,7 @@ class Admission:
         return cls(smallest, options.get("max_delay", DEFAULT_MAX_DELAY), largest)
 
     def admit(self, waiting: int, now: float) -> int:
-        """How many of the waiting events are let in at a time (seconds)."""
+        """Return how many of the waiting events are admitted now; ``now`` is in seconds, by the clock of ``last``."""
         if not waiting or (waiting < self.min_rows and now - self.last < self.max_delay):
             return 0
         self.last = now

@@ -1,4 +1,4 @@
-"""Reading what Spark's checkpoint says of the sources: which offsets, and which files, are committed."""
+"""Reads Spark's checkpoints: which offsets and files of the sources are committed, and whether a checkpoint is complete."""
 
 import json
 import re
@@ -12,17 +12,17 @@ from zlib import crc32
 from penstock.storage import durable
 
 IN_CHECKPOINT = r"metadata|offsets|commits|sources|state|_metadata|rows-of-files-\d+\.jsonl|\..*\.(?:crc|draft|tmp|lock|taken)"
-"""Names of what lies in a checkpoint."""
+"""Matches the names of files and directories in a checkpoint that Spark or Penstock makes."""
 
 VERSION = re.compile(r"(\d+)\.(zip|snapshot|changelog|delta)")
-"""A file of state, which has a snapshot as of a version, or the changes that have led to it."""
+"""Matches the names of state files: each has a snapshot of a version, or the changes from the one before."""
 
 Files = dict[str, int]
-"""Files by the log offset with which a source has taken them in."""
+"""A file source's files, each with the offset in the source's log (the number of the log entry) that took it in."""
 
 
 def last_commit(checkpoint: Path) -> tuple[int, float] | None:
-    """The last micro-batch that a query has committed, and when, in seconds since the epoch; None before the first."""
+    """Return the number of a query's last committed micro-batch, and its time (seconds since the epoch); None before one."""
     last = max((int(name) for name in durable.names(checkpoint / "commits") if name.isdigit()), default=None)
     return None if last is None else (last, (checkpoint / "commits" / str(last)).stat().st_mtime)
 
@@ -33,9 +33,9 @@ class Position:
 
     Parameters
     ----------
-    checkpoint: the query's.
-    number: of the source among the query's.
-    batch: the last committed one, or None.
+    checkpoint: of the query.
+    number: of the source among those of the query.
+    batch: the last committed micro-batch, or None.
     """
 
     checkpoint: Path
@@ -44,7 +44,7 @@ class Position:
 
     @cached_property
     def offset(self) -> Any:
-        """The source's end offset as of the batch; None if it had none yet."""
+        """The source's end offset at the batch; None if it had none yet."""
         if self.batch is None:
             return None
         offsets = committed_offsets(self.checkpoint, self.batch)
@@ -52,12 +52,12 @@ class Position:
 
     @property
     def log(self) -> Path:
-        """Where Spark keeps what it knows of the source besides its offsets."""
+        """The directory of the source's own log, in which Spark records, for example, a file source's files."""
         return self.checkpoint / "sources" / str(self.number)
 
     @property
     def notes(self) -> Path:
-        """Where a source may write down what it must know of what was read."""
+        """The journal in which a file source notes how many rows each file had that was read."""
         return self.checkpoint / f"rows-of-files-{self.number}.jsonl"
 
     @property
@@ -66,7 +66,7 @@ class Position:
         return Position(self.checkpoint, self.number, self.batch - 1 if self.batch else None)
 
     def first_offsets(self) -> dict[str, dict[str, int]]:
-        """Where a Kafka source began, by topic and partition; nothing, before its first batch."""
+        """Return the offsets at which a Kafka source began, by topic and partition; empty before its first batch."""
         try:
             text = durable.read(self.log / "0").decode()
         except FileNotFoundError:
@@ -75,17 +75,17 @@ class Position:
         return offsets
 
     def files(self, after: int = -1, known: dict[Path, Files] | None = None) -> Files:
-        """For each file that a file source has taken in, the log offset with which it came.
+        """Return the files that a file source has taken in, each with the log offset at which it did.
 
         Parameters
         ----------
-        after: only those that came with a later one.
-        known: what earlier calls have read, and this one adds to: an entry of the log never changes.
+        after: return only files with a later log offset.
+        known: a cache of log entries, which never change; entries that this call reads are added.
         """
         files: Files = {}
         read = {} if known is None else known
         for name in durable.names(self.log):
-            if not name[0].isdigit() or int(name.partition(".")[0]) <= after:  # a compacted log has what came up to its number
+            if not name[0].isdigit() or int(name.partition(".")[0]) <= after:  # N.compact has the files of all entries up to N
                 continue
             entry = self.log / name
             if entry not in read:
@@ -98,18 +98,18 @@ class Position:
 
 
 def _entry(content: bytes) -> Files:
-    """What an entry of a file source's log says."""
+    """Return the files in an entry of a file source's log."""
     entries = [json.loads(line) for line in content.decode().splitlines()[1:]]
     return {_place(entry["path"]): entry["batchId"] for entry in entries}
 
 
 def _place(uri: str) -> str:
-    """A file as a path, or as the URI that it has in a store."""
+    """Return a file's local path, or its URI in a store."""
     return unquote(urlparse(uri).path if uri.startswith("file:") else uri)
 
 
 def clear_checkpoint(checkpoint: Path) -> None:
-    """Remove what Spark, and we, have written of a query, and nothing else that may lie there."""
+    """Remove the files of Spark and of Penstock in a checkpoint, and no other files that may be there."""
     for name in durable.names(checkpoint):
         if re.fullmatch(IN_CHECKPOINT, name):
             durable.remove(checkpoint / name)
@@ -117,16 +117,17 @@ def clear_checkpoint(checkpoint: Path) -> None:
 
 
 def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -> str | None:
-    """What a checkpoint lacks to go on behind a batch that has been committed, as a path below it; None where it is whole.
+    """Return a part that a checkpoint lacks to resume after a committed batch, as a path below it; None if it is complete.
 
-    Spark would find some of that out in the middle of a run, and read its input again without a word where other parts are
-    gone.
+    Spark notices some missing parts only in the middle of a run, and without others it silently reads its input again.
 
     Parameters
     ----------
-    sources: how many the query reads; one that it reads twice has its log once.
+    last: the last committed batch.
+    sources: how many sources the query reads; Spark counts a source twice that is read twice, but keeps one log of it.
     stateful: whether the query is known to keep state.
     """
+    # Spark restarts from the last two entries of its log of offsets, and needs the commit of one of them.
     entries = {log: set(batches(checkpoint, log)) for log in ("offsets", "commits")}
     before = [] if last == 0 else [last - 1]
     for number in (*before, last):
@@ -138,13 +139,15 @@ def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -
         return f"commits/{last - 1}"
     if not (checkpoint / "metadata").exists():
         return "metadata"
+    # Each source must have its own log, but for the second reading of a source.
     offsets = committed_offsets(checkpoint, last)
-    for place, offset in enumerate(offsets):
-        if len(offsets) > sources and offset in offsets[:place] and not (checkpoint / "sources" / str(place)).exists():
+    for index, offset in enumerate(offsets):
+        if len(offsets) > sources and offset in offsets[:index] and not (checkpoint / "sources" / str(index)).exists():
             continue
-        part = _missing_of_source(checkpoint / "sources" / str(place), offset)
+        part = _missing_of_source(checkpoint / "sources" / str(index), offset)
         if part is not None:
-            return f"sources/{place}/{part}"
+            return f"sources/{index}/{part}"
+    # Each operator must have the state of the last completed batch, whose version is the batch's number plus 1.
     completed = max(entries["commits"], default=-1)
     if completed < 0:
         return None
@@ -152,7 +155,7 @@ def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -
     if stateful and not operators:
         return "state"
     for operator in sorted(operators):
-        # Of our own all partitions keep state; of Spark's, some operators have one for all.
+        # Penstock's operators keep state in every partition; some of Spark's keep it in a single one.
         least = _partitions(checkpoint, completed) if stateful else 1
         part = _missing_of_operator(checkpoint / "state" / operator, completed + 1, least)
         if part is not None:
@@ -161,7 +164,7 @@ def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -
 
 
 def _is_whole(checkpoint: Path, batch: int) -> bool:
-    """Whether an entry of the log of offsets can be read to its end."""
+    """Whether a batch's entry in the log of offsets is complete and valid."""
     lines = durable.read(checkpoint / "offsets" / str(batch)).decode(errors="replace").splitlines()
     try:
         return len(lines) > 2 and all(line == "-" or json.loads(line) is not None for line in lines[1:])
@@ -170,21 +173,21 @@ def _is_whole(checkpoint: Path, batch: int) -> bool:
 
 
 def _missing_of_source(log: Path, offset: Any) -> str | None:
-    """What the log of a source's own lacks: of files all entries since the last that sums up, of Kafka where it began."""
-    there = set(durable.names(log))
+    """Return an entry that a source's log lacks: for files any since the last compacted one, for Kafka the first one."""
+    entries = set(durable.names(log))
     if isinstance(offset, dict) and "logOffset" in offset:
         for number in range(offset["logOffset"], -1, -1):
-            if f"{number}.compact" in there:
+            if f"{number}.compact" in entries:
                 return None
-            if str(number) not in there:
+            if str(number) not in entries:
                 return str(number)
         return None
     kafka = isinstance(offset, dict) and offset and all(isinstance(topic, dict) for topic in offset.values())
-    return "0" if kafka and "0" not in there else None
+    return "0" if kafka and "0" not in entries else None
 
 
 def _missing_of_operator(directory: Path, version: int, partitions: int) -> str | None:
-    """What the state of an operator lacks of a version, in any of its partitions."""
+    """Return a file that an operator's state lacks for a version, in any of its partitions; None if it is complete."""
     parts = {name for name in durable.names(directory) if name.isdigit()}
     for number in map(str, range(max(partitions, len(parts)))):
         if number not in parts:
@@ -202,7 +205,7 @@ def _missing_of_operator(directory: Path, version: int, partitions: int) -> str 
 
 
 def _missing_of_store(directory: Path, version: int) -> str | None:
-    """What a store of state lacks of a version: a snapshot, or all changes since one."""
+    """Return a file that a state store lacks for a version: it takes a snapshot, and all changes since. None if it has them."""
     kinds: dict[int, set[str]] = {}
     for match in filter(None, map(VERSION.fullmatch, durable.names(directory))):
         kinds.setdefault(int(match[1]), set()).add(match[2])
@@ -215,29 +218,29 @@ def _missing_of_store(directory: Path, version: int) -> str | None:
 
 
 def _partitions(checkpoint: Path, batch: int) -> int:
-    """Of the shuffles of a batch, as Spark has planned it."""
+    """Return the number of shuffle partitions with which Spark has planned a batch."""
     lines = durable.read(checkpoint / "offsets" / str(batch)).decode().splitlines()
     return int(json.loads(lines[1])["conf"].get("spark.sql.shuffle.partitions", 1))
 
 
 def batches(checkpoint: Path, log: str) -> list[int]:
-    """The batches that a checkpoint's log (``offsets`` or ``commits``) has, in order."""
+    """Return the numbers of the batches in a checkpoint's log (``offsets`` or ``commits``), in order."""
     return sorted(int(name) for name in durable.names(checkpoint / log) if name.isdigit())
 
 
 def offsets_checksum(checkpoint: Path, batch: int) -> str:
-    """A checksum of how far a batch reads its sources; empty where the checkpoint does not say."""
+    """Return a checksum of the end offsets of a batch; empty if the checkpoint has no entry for it."""
     lines = _offsets(checkpoint, batch)
     return "" if lines is None else f"{crc32(chr(10).join(lines).encode()):08x}"
 
 
 def committed_offsets(checkpoint: Path, batch: int) -> list[Any]:
-    """The end offset of each source as of a batch; None for a source that had none yet."""
+    """Return the end offset of each source at a batch; None for a source that had none yet."""
     return [None if line == "-" else json.loads(line) for line in _offsets(checkpoint, batch) or ()]
 
 
 def _offsets(checkpoint: Path, batch: int) -> list[str] | None:
-    """What a batch's entry in the log of offsets says of each source; None where there is no such entry."""
+    """Return the lines of a batch's entry in the log of offsets, one per source; None if there is no such entry."""
     try:
         return durable.read(checkpoint / "offsets" / str(batch)).decode().splitlines()[2:]
     except FileNotFoundError:

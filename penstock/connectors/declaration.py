@@ -1,4 +1,4 @@
-"""How a connector declares itself: scheme, options, what it needs, and how it binds to a declared source or sink."""
+"""Declarations of connectors: the scheme, the options, the jars, and the function that binds it to a source or sink."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,17 +15,19 @@ from penstock.errors import ConfigurationError
 from penstock.masked import shown
 
 Options = Mapping[str, Any]
-"""The options that a URI gives, by name, each of its kind."""
+"""A URI's options by name; each value has been parsed by the option's `Kind`."""
 
 
 class Kind(NamedTuple):
-    """A kind of option: what it is in words, and how its text is read (``ValueError`` where it does not fit)."""
+    """A kind of option: its description in messages, and the function that parses its text (``ValueError`` if invalid)."""
 
     words: str
     read: Callable[[str], Any]
 
 
 def _positive(kind: type[int] | type[float]) -> Callable[[str], Any]:
+    """Return a parser of finite numbers above zero."""
+
     def read(text: str) -> Any:
         value = kind(text)
         if not 0 < value < float("inf"):
@@ -50,7 +52,7 @@ DURATION = Kind("a duration, as 10 s", seconds)
 
 
 def one_of(*choices: str) -> Kind:
-    """The kind of an option that has one of a few values."""
+    """Return the kind of an option whose value is one of these choices."""
 
     def read(text: str) -> str:
         if text not in choices:
@@ -66,7 +68,7 @@ class Option:
 
     Parameters
     ----------
-    name: ``prefix.NAME`` stands for all options that begin so.
+    name: ``prefix.NAME`` stands for all options that begin with ``prefix.``.
     help: one line for the table in the docs.
     """
 
@@ -75,7 +77,7 @@ class Option:
     kind: Kind = TEXT
 
     def stands_for(self, name: str) -> bool:
-        """Whether a URI's option is this one."""
+        """Whether this option declares a URI's option of that name."""
         return name == self.name or (self.name.endswith(NAME) and name.startswith(self.name.removesuffix(NAME)))
 
 
@@ -84,9 +86,9 @@ class Release(NamedTuple):
 
     Parameters
     ----------
-    version: ``{spark}`` stands for Spark's own, here and in what follows.
-    overridden: (group, artifact, version) to use in place of what it asks for.
-    sparks: the minor versions of Spark that it is for, as "4.1"; all of them unless given.
+    version: ``{spark}`` stands for the installed Spark's version, also in ``overridden``.
+    overridden: (group, artifact, version) of dependencies to use in place of the versions that the artifact asks for.
+    sparks: the minor versions of Spark that it is for, such as "4.1"; empty for all.
     """
 
     version: str
@@ -96,15 +98,15 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True)
 class Jars:
-    """An artifact on Maven Central, with what it depends on, that Spark needs for a connector.
+    """An artifact on Maven Central that Spark needs for a connector, with its dependencies.
 
     Parameters
     ----------
-    versions: by preference, some for some versions of Spark alone.
-    excluded: (group, regular expression of artifacts) that are left out, since Spark carries them.
-    besides: (group, artifact, version) to fetch with it.
-    archive: the classifier of a program that is packed as tar.gz, to be unpacked in place of jars.
-    provides: a class by which a session that somebody else has started is asked whether it has them.
+    versions: the most preferred first; some are for certain versions of Spark only.
+    excluded: (group, regular expression of artifacts) of dependencies to leave out, because Spark has them.
+    besides: (group, artifact, version) of further artifacts to fetch.
+    archive: the classifier of a tar.gz, if the artifact is a program to be unpacked and not jars; else empty.
+    provides: a class of the jars. A session that the user has started has them if it can load this class.
     """
 
     group: str
@@ -117,20 +119,20 @@ class Jars:
 
 
 Reach = Literal["anywhere", "shared disk", "one machine"]
-"""Where a connector works: whether driver and executors must see one disk, or be one machine."""
+"""Where a connector works: anywhere, or only if driver and executors share a disk, or only if they are on one machine."""
 
 
 @dataclass(frozen=True)
 class Connector:
-    """What a source's and a sink's declaration have in common.
+    """The base of the declarations of sources and of sinks.
 
     Parameters
     ----------
-    scheme: what its URIs begin with.
-    place: how what follows is written, as ``HOST:PORT/TOPIC``; empty where nothing need follow.
+    scheme: the scheme of its URIs.
+    place: the form of a URI after its scheme, such as ``HOST:PORT/TOPIC``; empty if nothing need follow.
     help: one line for the table in the docs.
     reach: where it works.
-    jars: what Spark needs besides its own.
+    jars: artifacts that Spark needs besides its own jars.
     """
 
     scheme: str
@@ -142,15 +144,15 @@ class Connector:
 
     @property
     def form(self) -> str:
-        """How its URIs are written."""
+        """The form of the connector's URIs, for messages."""
         return f"{self.scheme}:{self.place}"
 
     def read(self, uri: Uri) -> Options:
-        """A URI's options, each as what it is.
+        """Return a URI's options, parsed.
 
         Raises
         ------
-        ConfigurationError: one is unknown, or its text does not fit; or the URI names no place. Says what is allowed.
+        ConfigurationError: an option is unknown or invalid, or the URI lacks a place. The text says what is allowed.
         """
         if self.place and not uri.place:
             raise ConfigurationError(f"'{uri}' names no place: write {self.form}.")
@@ -169,11 +171,11 @@ class Connector:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a run tells a source that is being bound.
+    """The facts about a run that a source gets when it is bound.
 
     Parameters
     ----------
-    application: how another process gets the application; None where none will.
+    application: a reference by which other processes load the application; None if none will.
     """
 
     application: AppReference | None = None
@@ -181,11 +183,11 @@ class SourceContext:
 
 @dataclass(frozen=True)
 class SinkContext:
-    """What a run tells a sink that is being bound.
+    """The facts about a run that a sink gets when it is bound.
 
     Parameters
     ----------
-    output: a directory of the sink's own, which driver and executors see; where it stages, and may write.
+    output: the sink's own directory, which driver and executors see: events are staged there, and it may write there.
     """
 
     output: Path
@@ -193,13 +195,13 @@ class SinkContext:
 
 @dataclass(frozen=True)
 class SourceConnector(Connector):
-    """Declares a kind of source; ``bind`` makes the source of a run behind a declared one."""
+    """Declares a kind of source. ``bind`` makes the bound source of a run from an application's declared source."""
 
     bind: Callable[[Source[Any], Uri, Options, SourceContext], BoundSource] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
 class SinkConnector(Connector):
-    """Declares a kind of sink; ``bind`` makes the sink of a run behind a declared one."""
+    """Declares a kind of sink. ``bind`` makes the bound sink of a run from an application's declared sink."""
 
     bind: Callable[[Sink, Uri, Options, SinkContext], BoundSink] = field(kw_only=True)

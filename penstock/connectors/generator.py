@@ -1,4 +1,4 @@
-"""A source's own ``sample``, called on an open-loop schedule."""
+"""The generator: a source whose events its own ``sample`` function makes, on an open-loop schedule."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ from penstock.runtime.codec import Codec
 
 
 class GeneratedSequence(Sequence):
-    """Events made by the source's ``sample``."""
+    """Events that the source's ``sample`` makes from their numbers, each due by a schedule."""
 
     def __init__(self, source: Source[Any], schedule: Schedule | RecordedSchedule) -> None:
         if source.sample is None:
@@ -35,7 +35,7 @@ class GeneratedSequence(Sequence):
 
     def last(self) -> int:
         count = self._schedule.count
-        return sys.maxsize if count is None else count  # it never ends, and is never drained
+        return sys.maxsize if count is None else count  # without a count it never ends, so it is never drained
 
     def read(self, start: int, end: int, started: float) -> Slice:
         payloads = [self._encode(self._sample(number)) for number in range(start, end)]

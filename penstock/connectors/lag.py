@@ -1,6 +1,6 @@
-"""How far a source is read and what waits behind that, by partition, of what Spark says after a micro-batch; and that in words.
+"""How many rows wait at each source, by partition, from Spark's progress reports; and texts of this.
 
-The page, the line in the terminal, the metrics and the summary of a run all reckon by this.
+The page, the line in the terminal, the metrics and the summary of a run all use these counts.
 """
 
 import json
@@ -8,18 +8,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 Positions = Mapping[str, int]
-"""How far a source has been read: a count of rows by partition; under an empty name, where it has no partitions."""
+"""Counts of rows by partition, up to an offset; the name is empty if the source has no partitions."""
 
 MOST = 0.5
-"""A partition with such a share of what waits is named by itself."""
+"""If at least this share of the waiting rows is in the worst partition, a text mentions no other partitions."""
 
 
 class Waiting(NamedTuple):
-    """Rows that were there when a micro-batch was planned, and were left for later; at most, for some offsets hold none.
+    """Rows that were there when a micro-batch was planned, and that it left for later; at most, as offsets may have gaps.
 
     Parameters
     ----------
-    partitions: the same by partition; empty, where the source has none.
+    rows: in all.
+    partitions: rows by partition; empty if the source has none.
     """
 
     rows: int
@@ -27,36 +28,36 @@ class Waiting(NamedTuple):
 
     @property
     def worst(self) -> tuple[str, int] | None:
-        """The partition that most wait at, of several, and how many there."""
+        """The partition with the most waiting rows, and their number; None if there are not several, or no rows wait."""
         if len(self.partitions) < 2 or not self.rows:
             return None
         name = max(self.partitions, key=lambda one: self.partitions[one])
         return name, self.partitions[name]
 
     def __str__(self) -> str:
-        """How many, and where: ``12,400, of them 12,380 in partition 3``."""
+        """Return how many rows wait, and where, as ``12,400, of them 12,380 in partition 3``."""
         worst = self.worst
         if worst is None:
             return f"{self.rows:,}"
         name, rows = worst
         if rows >= MOST * self.rows:
             return f"{self.rows:,}, of them {rows:,} in partition {name}"
-        behind = sum(one > 0 for one in self.partitions.values())
+        behind = sum(count > 0 for count in self.partitions.values())
         return f"{self.rows:,} in {behind} of {len(self.partitions)} partitions, most in partition {name} ({rows:,})"
 
 
 def waiting_of(partitions: Mapping[str, int]) -> Waiting:
-    """What waits, given how much at each partition of a source."""
+    """Return the `Waiting` for the number of rows that wait at each partition of a source."""
     return Waiting(sum(partitions.values()), partitions)
 
 
 def said(waiting: Mapping[str, Waiting]) -> str:
-    """What waits at each source; empty where nothing does."""
-    return "; ".join(f"waiting at {name}: {one}" for name, one in waiting.items() if one.rows)
+    """Return a text of how many rows wait at each source; empty if none wait."""
+    return "; ".join(f"waiting at {name}: {backlog}" for name, backlog in waiting.items() if backlog.rows)
 
 
 def behind(end: Positions | None, latest: Positions | None) -> Waiting | None:
-    """What waits between the end of a micro-batch and that of its source; None where one of them is not said."""
+    """Return the rows between the end of a micro-batch and the latest of its source; None if one of them is unknown."""
     if end is None or latest is None:
         return None
     by_name = {name: max(0, place - end.get(name, 0)) for name, place in latest.items()}
@@ -65,22 +66,22 @@ def behind(end: Positions | None, latest: Positions | None) -> Waiting | None:
 
 
 def waiting_in(progress: Mapping[str, Any], sources: Iterable[str]) -> dict[str, Waiting]:
-    """What waits at each source of a query that tells, by Spark's progress.
+    """Return how many rows wait, by source, from a query's progress report. Sources whose offsets count no rows are left out.
 
     Parameters
     ----------
-    sources: their names, in the order in which the query reads them.
+    sources: the sources' names, in the order in which the query reads them.
     """
-    found = {}
+    by_source = {}
     for name, source in zip(sources, progress.get("sources") or (), strict=False):
         waiting = behind(positions_of(source.get("endOffset")), positions_of(source.get("latestOffset")))
         if waiting is not None:
-            found[name] = waiting
-    return found
+            by_source[name] = waiting
+    return by_source
 
 
 def positions_of(offset: Any) -> Positions | None:
-    """Offsets that count rows: Kafka's, by topic and partition, and those of Penstock's own sources; None for others."""
+    """Return an offset of Kafka or of a sequence as counts of rows, by ``topic/partition``; None for other sources."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -88,7 +89,7 @@ def positions_of(offset: Any) -> Positions | None:
             return None
     if not isinstance(offset, dict) or not offset:
         return None
-    if set(offset) >= {"first", "end", "started"}:  # some have bookmarks, too
+    if set(offset) >= {"first", "end", "started"}:  # a sequence's; some have bookmarks, too
         return {"": int(offset["end"])}
     if not all(isinstance(partitions, dict) for partitions in offset.values()):
         return None

@@ -1,7 +1,7 @@
-"""The connectors that there are: a row for each of ours, and what other packages register.
+"""The registry of connectors: Penstock's own, and those that other packages register.
 
-A package registers one by an entry point of the group ``penstock.sources`` or ``penstock.sinks``, named by
-the scheme, that leads to its `SourceConnector` or `SinkConnector`.
+A package registers a connector by an entry point of the group ``penstock.sources`` or ``penstock.sinks``, which
+has the scheme as its name, and refers to the `SourceConnector` or `SinkConnector`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,11 +60,11 @@ def connector(side: Literal["sinks"], scheme: str) -> SinkConnector: ...
 @overload
 def connector(side: Side, scheme: str) -> Connector: ...
 def connector(side: Side, scheme: str) -> Any:
-    """The connector of a scheme.
+    """Return the connector of a scheme.
 
     Raises
     ------
-    ConfigurationError: there is none.
+    ConfigurationError: there is none, or it cannot be loaded.
     """
     row = ROWS[side].get(scheme)
     if row is not None:
@@ -74,25 +74,28 @@ def connector(side: Side, scheme: str) -> Any:
     if entry is None:
         raise ConfigurationError(f"There is no connector {scheme} for {side}; there are {', '.join(schemes(side))}.")
     try:
-        found = entry.load()
+        declared = entry.load()
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"The entry point {entry.value} for {scheme} cannot be loaded: {error}.") from error
-    if not isinstance(found, SourceConnector if side == "sources" else SinkConnector):
-        raise ConfigurationError(f"The entry point {entry.value} for {scheme} is no connector for {side} of Penstock's.")
-    return found
+    if not isinstance(declared, SourceConnector if side == "sources" else SinkConnector):
+        raise ConfigurationError(
+            f"The entry point {entry.value} for {scheme} is no connector for {side}: it must be a SourceConnector for sources, "
+            "a SinkConnector for sinks."
+        )
+    return declared
 
 
 def schemes(side: Side) -> list[str]:
-    """The schemes that there are, ours first."""
+    """Return the schemes that have a connector, Penstock's own first."""
     return [*ROWS[side], *(name for name in _registered(side) if name not in ROWS[side])]
 
 
 def read_uri(text: str, side: Side) -> Uri:
-    """A URI of a known scheme; a bare path is one of files.
+    """Parse a URI whose scheme must be known. A bare path, or a URI of a store, gets the scheme of the files' format.
 
     Raises
     ------
-    ConfigurationError: its scheme is unknown.
+    ConfigurationError: the scheme is unknown.
     """
     uri, known = Uri.parse(text), schemes(side)
     if not uri.scheme and uri.place in known and not connector(side, uri.place).place:
@@ -111,24 +114,25 @@ def read_uri(text: str, side: Side) -> Uri:
 
 
 def is_gated(text: str) -> bool:
-    """Whether the source of a URI can hold rows back until there are enough, by Penstock's own options; no for an unknown
-    one.
+    """Whether the source of a URI has all options of `ADMISSION`, so that it can hold rows back until enough wait.
+
+    False for an unknown scheme.
     """
     scheme = Uri.parse(text).scheme
     return scheme in schemes("sources") and set(ADMISSION) <= set(connector("sources", scheme).options)
 
 
 def bind_source(source: Source[Any], given: str | None, context: SourceContext) -> BoundSource:
-    """The source of a run behind a declared one.
+    """Bind a declared source: return the source that a run reads.
 
     Parameters
     ----------
-    given: a URI in place of the declared one.
+    given: a URI to use in place of the declared one.
 
     Raises
     ------
-    SourceError: there is no URI, or what it names is missing or unreadable.
-    ConfigurationError: the URI is not understood.
+    SourceError: there is no URI, or its place is missing or unreadable.
+    ConfigurationError: the URI is invalid.
     """
     wanted = given or source.uri
     if wanted is None:
@@ -146,28 +150,32 @@ def bind_source(source: Source[Any], given: str | None, context: SourceContext) 
 
 
 def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> dict[str, BoundSink]:
-    """The sinks of a run by name; those without a URI write JSON Lines below ``output``.
+    """Bind declared sinks: return the sinks that a run writes, by name. Sinks without a URI write JSON Lines below ``output``.
+
+    Parameters
+    ----------
+    uris: URIs by sink's name, to use in place of the declared ones.
 
     Raises
     ------
-    ConfigurationError: a URI is not understood, or two sinks have one place.
+    ConfigurationError: a URI is invalid, or two sinks share a place.
     SinkError: a place cannot be written.
     """
     bound: dict[str, BoundSink] = {}
     owners: dict[str, str] = {}
     for sink in sinks:
-        bound[sink.name] = one = _bind_sink(sink, uris.get(sink.name), SinkContext(absolute(output / sink.name)))
-        other = owners.setdefault(one.place, sink.name) if one.place else sink.name
+        bound[sink.name] = bound_sink = _bind_sink(sink, uris.get(sink.name), SinkContext(absolute(output / sink.name)))
+        other = owners.setdefault(bound_sink.place, sink.name) if bound_sink.place else sink.name
         if other != sink.name:
             raise ConfigurationError(
-                f"The sinks {other} and {sink.name} both write to {one.place}: give each a place of its own."
+                f"The sinks {other} and {sink.name} both write to {bound_sink.place}: give each a place of its own."
             )
     return bound
 
 
 def _bind_sink(sink: Sink, given: str | None, context: SinkContext) -> BoundSink:
     wanted = given or sink.uri
-    if wanted is None:  # whatever its path holds
+    if wanted is None:  # made, not parsed, as the path may have any characters
         return connector("sinks", "jsonl").bind(sink, Uri("jsonl", str(context.output)), {}, context)
     if not isinstance(wanted, str):
         bound: BoundSink = wanted.bind(sink, context)
@@ -178,11 +186,11 @@ def _bind_sink(sink: Sink, given: str | None, context: SinkContext) -> BoundSink
 
 
 def jars(side: Side, given: str | Connection | None) -> tuple[Jars, ...]:
-    """What Spark needs besides its own for a source or a sink, by its URI."""
+    """Return the jars that Spark needs besides its own for a source or a sink, given as a URI or a connector object."""
     return connector(side, read_uri(given, side).scheme).jars if isinstance(given, str) else getattr(given, "jars", ())
 
 
 @cache
 def _registered(side: Side) -> dict[str, EntryPoint]:
-    """What other packages have registered; they are installed or not for as long as this process lives."""
+    """Return the connectors of other packages by scheme. Cached, as packages do not change while a process lives."""
     return {entry.name: entry for entry in entry_points(group=f"penstock.{side}")}

@@ -1,4 +1,4 @@
-"""The rows of a Parquet file, in the order and at the pace of one of its columns."""
+"""The replay source: a Parquet file's rows as events, in the order and at the pace of a column of times."""
 
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ from penstock.runtime.codec import Codec
 
 
 class ReplayedSequence(Sequence):
-    """Rows of a file as events, due when a column of times says."""
+    """A file's rows as events, each due at the time in a column, counted from the first time and sped up."""
 
     def __init__(self, source: Source[Any], path: Path, column: str, speed: float) -> None:
         if not path.exists():
@@ -35,15 +35,15 @@ class ReplayedSequence(Sequence):
         if missing:
             raise SourceError(f"Source {source.name}: {path} has no column {', '.join(missing)}.")
         if pa.types.is_timestamp(table.schema.field(column).type):
-            micros = pc.cast(pc.cast(table[column], pa.timestamp("us"), safe=False), pa.int64()).to_numpy() / 1e6
+            seconds = pc.cast(pc.cast(table[column], pa.timestamp("us"), safe=False), pa.int64()).to_numpy() / 1e6
         else:
-            micros = table[column].to_numpy().astype(np.float64)
-        order = np.argsort(micros, kind="stable")
+            seconds = table[column].to_numpy().astype(np.float64)
+        order = np.argsort(seconds, kind="stable")
         try:
             self._rows = table.select(codec.schema.names).take(pa.array(order)).cast(codec.schema)
         except (pa.ArrowException, ValueError) as error:
             raise SourceError(f"Source {source.name}: {path} does not fit {source.event_type.__name__}: {error}.") from error
-        self._schedule = RecordedSchedule(speed_up(micros[order], speed))
+        self._schedule = RecordedSchedule(speed_up(seconds[order], speed))
         self._identity = f"{path.stat().st_size} bytes, {crc32(path.read_bytes()):08x}"
         self._codec = codec
 

@@ -1,4 +1,4 @@
-"""Open-loop schedules: when each event of a generator is due, whatever the system under load does."""
+"""Open-loop schedules: the times at which a generator's events are due, however fast the system processes them."""
 
 from dataclasses import dataclass, field
 from math import sqrt
@@ -12,6 +12,7 @@ from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
 
 CHUNK = 4096
+"""Arrival times are drawn in chunks of so many, each from a random generator of its own."""
 KINDS = ("constant", "poisson", "bursty", "recorded")
 
 Times = NDArray[np.float64]
@@ -19,12 +20,12 @@ Times = NDArray[np.float64]
 
 @dataclass
 class Schedule:
-    """Renewal arrivals, reproducible from a seed; times are in seconds after the start.
+    """Arrivals of a renewal process, reproducible from a seed. Times are in seconds after the start.
 
     Parameters
     ----------
     rate: mean arrivals per second.
-    scv: squared coefficient of variation of the gaps: 0 constant, 1 Poisson, more is burstier
+    scv: squared coefficient of variation of the gaps: 0 constant, 1 Poisson, above 1 bursty
         (a hyperexponential of two phases with balanced means).
     count: how many events in all, or None for no end.
     """
@@ -34,23 +35,24 @@ class Schedule:
     seed: int = 0
     count: int | None = None
     _ends: list[float] = field(default_factory=lambda: [0.0])
+    """The time at which each chunk that is known begins, and the last one ends."""
 
     def identity(self) -> str:
-        """What all its times follow from."""
+        """Return a text of the parameters that determine all times."""
         return f"rate {self.rate:g}, scv {self.scv:g}, seed {self.seed}"
 
     def times(self, start: int, end: int) -> Times:
-        """When the events numbered [start, end) are due."""
+        """Return when the events numbered [start, end) are due."""
         first, last = start // CHUNK, (end - 1) // CHUNK
         chunks = [self._chunk(number) for number in range(first, last + 1)]
         return np.concatenate([np.empty(0), *chunks])[start - first * CHUNK : end - first * CHUNK]
 
     def due(self, elapsed: float) -> int:
-        """How many events are due by a time."""
+        """Return how many events are due by a time."""
         if elapsed < 0:  # the clock has been set back
             return 0
         number = int(np.searchsorted(self._ends, elapsed, side="right")) - 1
-        if number == len(self._ends) - 1:
+        if number == len(self._ends) - 1:  # the time is past the known chunks: make more, up to it
             while self._ends[-1] <= elapsed and not self._complete(len(self._ends) - 1):
                 self._chunk(len(self._ends) - 1)
             number = max(0, len(self._ends) - 2)
@@ -82,13 +84,15 @@ class Schedule:
 
 @dataclass
 class RecordedSchedule:
-    """Arrival times as they were recorded, sped up."""
+    """Arrival times that were recorded, in seconds after the start, sorted."""
 
     recorded: Times
+    first: float | None = None
+    """The first time as it is in the file."""
 
     def identity(self) -> str:
-        """See `Schedule.identity`; more times may have been added at the end."""
-        return f"first at {self.recorded[0]:g}" if len(self.recorded) else "none"
+        """Return a text of the first time; it stays as it is if more times are added at the end."""
+        return "none" if self.first is None else f"first at {self.first:.6f}"
 
     @property
     def count(self) -> int:
@@ -103,23 +107,24 @@ class RecordedSchedule:
 
 
 def schedule_of(uri: Uri, options: Options) -> Schedule | RecordedSchedule:
-    """The schedule that a generator's URI describes, as ``generator:poisson?rate=500&count=10000``.
+    """Return the schedule that a generator's URI describes, as ``generator:poisson?rate=500&count=10000``.
 
     Raises
     ------
-    ConfigurationError: an unknown kind, no rate, or a variation that is not above 1.
+    ConfigurationError: the kind is unknown, there is no rate, or ``scv`` is not above 1.
     SourceError: the file of recorded times cannot be read.
     """
     if uri.place not in KINDS:
         raise ConfigurationError(f"{uri}: {uri.place!r} is no schedule; choose {', '.join(KINDS)}.")
     count: int | None = options.get("count")
     if uri.place == "recorded":
-        return RecordedSchedule(_recorded(uri, options)[:count])
+        times = _recorded(uri, options)
+        return RecordedSchedule(speed_up(times, options.get("speed", 1.0))[:count], float(times[0]) if len(times) else None)
     if "rate" not in options:
         raise ConfigurationError(f"{uri}: say how many events a second, as {uri.scheme}:{uri.place}?rate=500.")
     scv = {"constant": 0.0, "poisson": 1.0, "bursty": options.get("scv", 10.0)}[uri.place]
     if uri.place == "bursty" and scv <= 1:
-        raise ConfigurationError(f"{uri}: scv={scv:g} must be above 1, which is a Poisson stream's.")
+        raise ConfigurationError(f"{uri}: scv={scv:g} must be above 1 for bursty (1 is a Poisson stream's).")
     return Schedule(options["rate"], scv, options.get("seed", 0), count)
 
 
@@ -128,12 +133,11 @@ def _recorded(uri: Uri, options: Options) -> Times:
     if path is None:
         raise ConfigurationError(f"{uri}: say where the times are, as generator:recorded?times=FILE (seconds, one a line).")
     try:
-        times = np.sort(np.loadtxt(Path(path), ndmin=1))
+        return np.sort(np.loadtxt(Path(path), ndmin=1))
     except (OSError, ValueError) as error:
         raise SourceError(f"{uri}: {path} does not hold one time in seconds a line: {error}.") from error
-    return speed_up(times, options.get("speed", 1.0))
 
 
 def speed_up(times: Times, speed: float) -> Times:
-    """Times counted from the first one, sped up."""
+    """Return times counted from the first one, divided by ``speed``."""
     return (times - times[:1]) / speed

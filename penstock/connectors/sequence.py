@@ -1,7 +1,7 @@
-"""Sequences: events numbered from some point on, that Penstock itself admits to micro-batches.
+"""Sequences: sources whose events are numbered, and which Penstock itself admits to micro-batches.
 
-The embedded log, the generator and a replayed file are sequences. A package of somebody's own that can
-number its events need write no more than a `Sequence`; `SequenceSource` makes it a source.
+The embedded log, the generator and a replayed file are sequences. For another source that can number its
+events, a class derived from `Sequence` is enough; `SequenceSource` makes it a bound source.
 """
 
 import json
@@ -26,68 +26,68 @@ from penstock.connectors.uri import Uri
 from penstock.errors import PenstockError, SourceError
 
 READ_AT_ONCE = 20_000
-"""Events of a sequence."""
+"""The most events of a sequence that are read in one call."""
 
 FORMAT = "penstock"
-"""What Spark calls the data source that follows a sequence."""
+"""The name of the Spark data source that reads sequences."""
 
 
 class Slice(NamedTuple):
-    """Events of a sequence: JSON payloads, and when each was meant to be sent (microseconds)."""
+    """Events of a sequence: JSON payloads, and the intended send time of each (microseconds since the epoch)."""
 
     payloads: list[bytes]
     born: Any
 
 
 class Sequence(ABC):
-    """Events numbered from 0, or from the oldest kept; driver and executors open it alike."""
+    """Events numbered from 0, or from the oldest that is kept. Driver and executors each open it, and find the same events."""
 
     @abstractmethod
     def end(self, started: float) -> int:
-        """One more than the last event there is by now; the run began at ``started`` seconds."""
+        """Return one more than the number of the last event now; the run began at ``started`` (seconds since the epoch)."""
 
     @abstractmethod
     def read(self, start: int, end: int, started: float) -> Slice:
-        """Some of the events, the same whenever it is asked for them."""
+        """Return the events numbered from ``start`` to ``end - 1``; a number always stands for one and the same event."""
 
     def start(self) -> int:
-        """The number of the first event that can still be read."""
+        """Return the number of the first event that can still be read."""
         return 0
 
     def bookmark(self, number: int) -> Any:
-        """What an offset keeps beside a number, in JSON's types, so that the events from there on are found again.
+        """Return what an offset must hold besides a number, in JSON's types, so that the events from there on are found again.
 
-        None, where the number says it all, as it does unless what came before an event may go.
+        None if the number is enough, which holds unless earlier events may be removed.
         """
         return None
 
     def turn_to(self, bookmark: Any) -> None:  # noqa: B027 - most need no bookmarks
-        """Told what `bookmark` has said, before events from its number on are asked for."""
+        """Take an earlier result of `bookmark`, before events from its number on are read."""
 
     def identity(self) -> str | None:
-        """What tells this sequence from any other in its place; None, if nothing does."""
+        """Return a text that differs if another sequence is put in this one's place; None if nothing tells them apart."""
         return None
 
     def last(self) -> int | None:
-        """Where the sequence ends for good; None, where it grows only as others append to it."""
+        """Return the number of events at which the sequence ends for good; None if it grows as others append to it."""
         return None
 
-    def note_reader(self, name: str, before: int) -> None:  # noqa: B027 - most have nothing to let go of
-        """Note that a reader has done with the events below a number, so that they may be let go of."""
+    def note_reader(self, name: str, before: int) -> None:  # noqa: B027 - most have nothing to delete
+        """Note that a reader no longer needs the events below a number, so that they may be deleted."""
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """What names a sequence to a process that has not opened it."""
+    """Describes a sequence to a process that has yet to open it."""
 
     application: AppReference
     source: str
     uri: str | None
-    """None where the application gives a connector itself."""
+    """None if the application passes a connector object in place of a URI."""
     identity: str | None
-    """Of the sequence that the run began with."""
+    """The `Sequence.identity` that the driver has found."""
 
     def open(self) -> "SequenceSource":
-        """The source over it, opened once a process."""
+        """Return the source over the sequence, which is opened once per process."""
         return _open(self)
 
 
@@ -100,18 +100,20 @@ def _open(followed: Followed) -> "SequenceSource":
     bound = bind_source(source, followed.uri, SourceContext(followed.application))
     assert isinstance(bound, SequenceSource)
     if bound.identity() != followed.identity:
-        raise SourceError(f"{bound.uri} is not, in this process, what the driver has found there; stop, and start again.")
+        raise SourceError(
+            f"{bound.uri} holds other data for this worker than for the driver; stop the run, and start it again."
+        )
     return bound
 
 
 class SequenceSource(BoundSource):
-    """A source over a sequence, which lets events in by the admission that its URI sets.
+    """A source over a sequence, which admits events as its URI's options say.
 
-    An event is born when its sequence says that it was meant to be sent.
+    An event is born at its intended send time, which the sequence gives.
 
     Parameters
     ----------
-    uri: None, where the application gives the connector itself and ``name`` says where it reads.
+    uri: None if the application passes a connector object; then ``name`` describes the place.
     """
 
     rows: RowKind = "json"
@@ -154,23 +156,23 @@ class SequenceSource(BoundSource):
 
     def reckon(self, position: Position) -> Reckoning:
         first, done = self._done(position)
-        at = self._offset(position)
-        if at is not None:
-            self.sequence.turn_to(at.get("mark", at.get("first_mark")))
+        offset = self._offset(position)
+        if offset is not None:
+            self.sequence.turn_to(offset.get("mark", offset.get("first_mark")))
         self._started = self._started or time.time()
         return Reckoning(done - first, self.waiting(self._started, done))
 
     def again(self, after: Position, upto: Position) -> Iterator[Reread]:
         begin = self._done(after)[1]
-        at = self._offset(after)
+        offset = self._offset(after)
         end = self._done(upto)[1]
-        if at is not None:
-            self.sequence.turn_to(at.get("mark", at.get("first_mark")))
+        if offset is not None:
+            self.sequence.turn_to(offset.get("mark", offset.get("first_mark")))
         for low in range(begin, end, READ_AT_ONCE):
             high = min(low + READ_AT_ONCE, end)
             events = self.sequence.read(low, high, self._started or 0.0)
             if len(events.payloads) != high - low:
-                raise SourceError(f"{self.uri} has not all of the events {low} to {high} any more.")
+                raise SourceError(f"{self.uri} no longer has all of the events {low} to {high}.")
             yield Reread(
                 events.payloads,
                 np.asarray(events.born, np.int64),
@@ -191,14 +193,14 @@ class SequenceSource(BoundSource):
         self.sequence.note_reader(run, min(self._done(position)[1] for position in positions))
 
     def waiting(self, started: float, done: int) -> int:
-        """How many events there are beyond those done.
+        """Return how many events there are beyond the first ``done``.
 
         Raises
         ------
-        SourceError: fewer than those done, so it is another sequence.
+        SourceError: there are fewer than ``done``, so it is another sequence.
         """
         end, last = self.sequence.end(started), self.sequence.last()
-        whole = end if last is None else last  # what ends by itself may go by the clock, which may be set back
+        whole = end if last is None else last  # a sequence that ends by itself may grow by the clock, which may be set back
         if whole < done:
             raise SourceError(
                 f"{self.uri} ends at event {whole}, but {done} have been read from it: it is not the one that this run began "
@@ -210,30 +212,31 @@ class SequenceSource(BoundSource):
         return self._beginning if position.offset is None else position.offset
 
     def _done(self, position: Position) -> tuple[int, int]:
-        """Where the run began, and where what it has committed ends."""
-        at = self._offset(position)
-        if at is None:
+        """Return the number of the run's first event, and the number after that of its last committed event."""
+        offset = self._offset(position)
+        if offset is None:
             start = self.sequence.start()
             return start, start
-        self._started = at["started"]
-        return int(at["first"]), int(at["end"])
+        self._started = offset["started"]
+        return int(offset["first"]), int(offset["end"])
 
 
 def with_ends(progress: Mapping[str, Any], order: Iterable[str], sources: Mapping[str, BoundSource]) -> dict[str, Any]:
-    """A progress of a Spark that asks no source in Python where it ends, and says that nothing waits: with the ends of
-    sequences.
+    """Return a progress report of Spark with the latest offsets of sequences, so that it shows how many events wait.
+
+    It is for versions of Spark that do not ask Python sources for these offsets, and report that none wait.
 
     Parameters
     ----------
-    order: the names of the query's sources, as it reads them.
+    order: the names of the query's sources, in the order in which it reads them.
     """
-    told = []
+    reports = []
     for name, source in zip_longest(order, progress.get("sources") or ()):
         bound, end = sources.get(name or ""), (source or {}).get("endOffset")
         if isinstance(bound, SequenceSource) and end is not None:
             at = json.loads(end) if isinstance(end, str) else end
-            with suppress(PenstockError):  # what cannot be asked now stops the run in its own place
+            with suppress(PenstockError):  # a sequence that cannot be read stops the run elsewhere, not here
                 bound.sequence.turn_to(at.get("mark", at.get("first_mark")))
                 source = {**source, "latestOffset": {**at, "end": at["end"] + bound.waiting(at["started"], at["end"])}}
-        told.append(source)
-    return {**progress, "sources": [source for source in told if source is not None]}
+        reports.append(source)
+    return {**progress, "sources": [source for source in reports if source is not None]}

@@ -1,4 +1,4 @@
-"""What every bound sink can do. Knows no Spark."""
+"""The interface of bound sinks. This module does not import Spark."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -15,26 +15,26 @@ _encode = json_encoder().encode
 
 
 class Refused(NamedTuple):
-    """A result that a sink refuses as it is delivered, and what it says."""
+    """A result that a sink refuses at delivery, and its reason."""
 
     event: Any
     error: str
 
 
 class Refusals:
-    """The dead letters of what one sink refuses.
+    """Writes dead letters for the results that a sink refuses.
 
     Parameters
     ----------
-    directory: of the run's dead letters. number: tells the sink from the application's others.
-    sink, stream: as the letters call them.
+    directory: of the run's dead letters. number: of the sink among the application's.
+    sink, stream: their names in the letters.
     """
 
     def __init__(self, directory: Path, number: int, sink: str, stream: str) -> None:
         self._directory, self._number, self._sink, self._stream = directory, number, sink, stream
 
     def write(self, group: str, batch: int, refused: Sequence[Refused]) -> None:
-        """Write those of a delivery, before it is final: of one that is repeated they are the same again."""
+        """Write the dead letters of a delivery before it is final; a repeated delivery writes them again."""
         path = self._directory / f"{batch:08d}-{group}-refused-{self._number:05d}.jsonl"
         if refused:
             about = {"element": self._sink, "stream": self._stream}
@@ -45,82 +45,82 @@ class Refusals:
 
 
 class BoundSink(ABC):
-    """A sink and where its events go: from files that the workers stage, once their micro-batch is committed.
+    """A sink, bound to the place of its events. Workers stage them in files, which it delivers once their batch is committed.
 
     Parameters
     ----------
-    files: where, and in which form, events are staged for it.
-    uri: where it is, without secrets.
-    place: what no two sinks may share; empty where they may.
+    files: the directory and the format in which events are staged for the sink.
+    uri: of the place, without secrets.
+    place: a name of the place, which no two sinks of an application may share; empty if they may.
     """
 
     files: SinkFiles
     uri: str
     place: str = ""
     keeps_last: bool = False
-    """Whether a row takes the place of the one before it of the same key."""
+    """Whether the sink keeps only the last row of each key."""
     refusals: Refusals | None = None
-    """Where the dead letters go of results that the sink refuses as they are delivered; set by who runs it."""
+    """Takes the results that the sink refuses at delivery; set by the engine."""
 
-    def inspect(self, run: str, discarded: Collection[str]) -> None:  # noqa: B027 - many refuse nothing that they find
-        """Refuse what `claim` would refuse, and change nothing: called before a run, or an earlier one's output, is touched.
+    def inspect(self, run: str, discarded: Collection[str]) -> None:  # noqa: B027 - many have nothing to refuse
+        """Check that `claim` would succeed, and change nothing; called before a run, or an earlier one's output, is touched.
 
         Raises
         ------
-        SinkError: it belongs to another run, or holds what cannot be told from the output of a discarded one.
+        SinkError: the place belongs to another run, or holds rows that cannot be told from a discarded run's output.
         """
 
     @abstractmethod
     def claim(self, run: str, discarded: Collection[str]) -> None:
-        """Make the place this run's, and refuse one that is another run's.
+        """Make the place this run's.
 
         Parameters
         ----------
-        discarded: the runs that this one was told to discard, whose output is removed, and nothing besides.
+        discarded: earlier runs that this one replaces (``--fresh``). Their output is removed, and nothing else.
 
         Raises
         ------
-        SinkError: it cannot be written, belongs to another run, or holds rows of which nobody knows whether a discarded run has
-            written them.
+        SinkError: the place cannot be written, belongs to another run, or holds rows that a discarded run may or may not have
+            written.
         """
 
     @abstractmethod
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
-        """Make a committed batch's files visible, once: after a crash it is called again for the last batch.
+        """Make a committed batch's events visible exactly once. After a crash it is called again for the last batch.
 
         Raises
         ------
-        SinkError: it cannot be written; the batch stays committed, and is delivered when the run resumes.
-        RunLockedError: the place has become another run's since it was claimed.
+        SinkError: the place cannot be written; the batch stays committed, and is delivered when the run resumes.
+        RunLockedError: another run has claimed the place since.
         """
 
     def reached(self, group: str) -> int | None:
-        """The last batch of a group that the sink holds: -1 if there is none, None if it cannot tell."""
+        """Return the number of the last batch that the sink holds of a group: -1 if none, None if it cannot tell."""
         return None
 
-    def recall(self, run: str) -> None:  # noqa: B027 - most read what is in their place, whoever asks
-        """Called before `read` by who only reads, in place of `claim`; changes nothing."""
+    def recall(self, run: str) -> None:  # noqa: B027 - most need no run's name to read
+        """Take the name of the run whose output `read` returns, where nothing was claimed, as in an audit. Changes nothing."""
 
     @abstractmethod
     def read(self) -> list[Any]:
-        """All events that have left at the sink and are still there, in the order in which they did."""
+        """Return all events that were delivered and are still there, in the order of delivery."""
 
 
 def present(files: Sequence[StagedFile]) -> list[Path]:
-    """The staged files that are still there: an earlier try may have delivered some."""
+    """Return the paths of the staged files that are still there; an earlier attempt may have delivered some."""
     return [path for file in files if (path := path_of(file.staged)).exists()]
 
 
 def other_run(files: SinkFiles, place: object, kind: str) -> str:
-    """The sentence for a place that belongs to another run."""
+    """Return the error text for a place that belongs to another run, or holds data of none."""
     return (
-        f"Sink {files.name}: {place} holds what is not of this run; empty it, or choose another with --sink "
+        f"Sink {files.name}: {place} holds data that is not of this run; empty it, or choose another with --sink "
         f"{files.name}={kind}."
     )
 
 
 def fenced(files: SinkFiles, place: object) -> RunLockedError:
-    """What a driver is told whose place another run, or another driver, has claimed since."""
+    """Return the error for a driver whose place another run or driver has claimed since."""
     return RunLockedError(
         f"Sink {files.name}: {place} belongs to another run now: another driver has discarded this one and goes on in its "
         "place, so this one delivers nothing more."
@@ -128,7 +128,7 @@ def fenced(files: SinkFiles, place: object) -> RunLockedError:
 
 
 def foreign(files: SinkFiles, place: str, why: str) -> SinkError:
-    """What ``--fresh`` is told of a table whose rows are not all the discarded run's."""
+    """Return the error of ``--fresh`` for a table in which others than the discarded run have rows; ``why`` is the reason."""
     return SinkError(
         f"Sink {files.name}: {place} {why}, and --fresh would remove the rows of the run that it discards, which cannot be "
         "told from others: nothing was touched. Add fresh=keep to the sink's URI to leave all rows there, or fresh=empty to "

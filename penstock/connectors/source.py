@@ -1,4 +1,4 @@
-"""What every bound source can do, and how it tells Spark what to read. Knows no Spark."""
+"""The interface of bound sources, and how they describe to Spark what to read. This module does not import Spark."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from penstock.connectors.files.reader import FileReader
 
 RowKind = Literal["lines", "json", "messages", "framed", "texts", "rows"]
-"""How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
-blank ones; the same with some fields apart, in ``beside``; messages that `Frames` read, with or without such; the bytes of the
-only field in ``payload``; or rows of fields, of files that a worker reads (see `BoundSource.files`)."""
+"""How a source's rows hold events. "lines": JSON in ``payload``, some lines may be blank. "json": JSON in ``payload``, never
+blank. "messages": JSON in ``payload``, and some fields apart from it in ``beside``. "framed": messages that `Frames` decodes,
+with or without ``beside``. "texts": the only field's bytes in ``payload``. "rows": columns of fields, from files that a worker
+reads (see `BoundSource.files`)."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What Spark is told of a stream to read: the arguments of ``spark.readStream``, and what is selected of it.
+    """How Spark reads a stream: the arguments of ``spark.readStream``, and the columns to select from it.
 
     Parameters
     ----------
-    columns: SQL expressions with names: what `RowKind` says, ``born`` (microseconds), ``major`` and, where the
-        source knows it, ``minor``: the order of delivery; of events from another group ``root`` (see `Lineage`).
-    schema: in Spark's DDL, where the format wants to be told.
+    columns: named SQL expressions: the columns of the source's `RowKind`; ``born`` (microseconds since the epoch); for the
+        order of delivery ``major`` and, if known, ``minor``; for events from another group ``root`` (see `Lineage`).
+    schema: in Spark's DDL, if the format must be given one.
     """
 
     format: str
@@ -40,28 +41,29 @@ class Reading:
 
 
 class SparkView(Protocol):
-    """What a source may ask the engine before it says what to read."""
+    """The facts about a Spark session that a source may use to decide how it is read."""
 
     parallelism: int
+    """Spark's default parallelism: how many tasks run at a time."""
 
 
 class Reckoning(NamedTuple):
     """Events counted at the source, independently of what the run counted."""
 
     committed: int | None
-    """Handed to micro-batches that have been committed; None, where that can no longer be counted at the source."""
+    """Events in committed micro-batches; None if the source can no longer count them."""
     queued: int
-    """Accepted by the source, and not in a committed micro-batch."""
+    """Events that the source holds, and no committed micro-batch does."""
     lag: Mapping[str, int] = MappingProxyType({})
-    """Events that are queued, by the source's partitions, where it has some."""
+    """The queued events by partition; empty if the source has no partitions."""
 
 
 class Reread(NamedTuple):
-    """Rows that were read before: as `RowKind` says, or a record batch of the events' columns.
+    """Rows that are read a second time: of the source's `RowKind`, or a record batch with the events' columns.
 
     Parameters
     ----------
-    born, major, minor: int64, one of each a row: the birth, and the place in the order of delivery.
+    born, major, minor: one int64 per row: its birth (microseconds since the epoch), and its place in the order of delivery.
     """
 
     rows: Any
@@ -71,77 +73,78 @@ class Reread(NamedTuple):
 
 
 class Frames(Protocol):
-    """Reads messages by the schemas that a registry has. It travels to executors."""
+    """Decodes messages by the schemas of a registry. It is pickled and sent to executors."""
 
     def prepare(self, messages: Iterable[bytes]) -> None:
-        """Called with messages before they are read; what fails here is no message's fault."""
+        """Fetch what is needed to read these messages. An error here is the registry's and makes no dead letter."""
 
     def read(self, message: bytes, fit: Callable[[dict[str, Any] | bytes], Any]) -> Any:
-        """What ``fit`` makes of a message's values."""
+        """Decode a message, and return the result of ``fit`` for its values."""
 
 
 class BoundSource(ABC):
-    """A declared source and where its events come from."""
+    """A declared source, bound to the place that its events come from."""
 
     source: Source[Any]
     uri: str
     rows: RowKind
     frames: Frames | None = None
-    """Of rows that are framed."""
+    """Decodes the messages of a source whose rows are "framed"."""
     files: "FileReader | None" = None
-    """Reads the files that Spark's rows name, in ``path``, where Spark is to read no more of them than that."""
+    """Set if Spark only lists files, one row with a ``path`` for each: workers read their content with it."""
 
     @abstractmethod
     def reading(self, spark: SparkView, started_us: int) -> Reading:
-        """What Spark is to read; the run began at a time in microseconds."""
+        """Return what Spark is to read; ``started_us`` is the start of the run, in microseconds since the epoch."""
 
     def identity(self) -> str | None:
-        """What tells the thing at the source's place from any other that may come to lie there; None, if nothing does."""
+        """Return a text that differs if other data is put in the source's place; None if nothing tells them apart."""
         return None
 
     def beginning(self, started_us: int) -> Any:
-        """Where a new run is to begin, in JSON's types: kept from its first start on; None, where Spark keeps it."""
+        """Return where a new run begins to read, in JSON's types, to be recorded at its first start. None if Spark keeps it."""
         return None
 
     def begin_at(self, beginning: Any) -> None:  # noqa: B027 - most leave it to Spark
-        """Told where the run has begun, before `reading`."""
+        """Take the recorded result of `beginning`; called before `reading`."""
 
     @abstractmethod
     def reckon(self, position: Position) -> Reckoning:
-        """What the source itself says has been, and is still to be, handed to Spark."""
+        """Return the source's own counts of the events that Spark has read, and has yet to read."""
 
     def recount(self, position: Position) -> int | None:
-        """Count, event by event, what has been handed to committed micro-batches and is still there; None where `reckon` does.
+        """Count the events of committed micro-batches one by one, of those still there; None if `reckon` counts exactly.
 
-        Asked where `reckon` says more than the run has counted.
+        Called when `reckon` reports more committed events than the run has counted, as offsets may have gaps.
         """
         return None
 
     def again(self, after: Position, upto: Position) -> Iterator[Reread] | None:
-        """What was read between two positions, once more; None where that cannot be had, or not for sure.
+        """Read the events between two positions again; None if the source cannot, or not reliably.
 
         Raises
         ------
-        SourceError: some of it is gone.
+        SourceError: some of the events are gone.
         """
         return None
 
     def drained(self, position: Position) -> bool:
-        """Whether nothing waits, and nothing more will come by itself; may be cheaper than `reckon`."""
+        """Whether no events wait, and none will come by themselves; may be cheaper than `reckon`."""
         return self.reckon(position).queued == 0
 
-    def note_progress(self, run: str, positions: list[Position]) -> None:  # noqa: B027 - most have nothing to let go of
-        """Called from time to time, so that a source can let go of what a run has read for good.
+    def note_progress(self, run: str, positions: list[Position]) -> None:  # noqa: B027 - most have nothing to delete
+        """Note how far a run has read, so that the source may delete events. Called from time to time.
 
         Parameters
         ----------
-        positions: of all queries that read the source (one or more); what one of them has yet to read must stay.
+        run: a name of the run, unique among the source's readers.
+        positions: of all queries of the run that read the source; events that one of them has yet to read must stay.
         """
 
     def vouch(self, position: Position) -> None:  # noqa: B027 - most cannot be misread
-        """Called before a position's batch is committed.
+        """Check that Spark has read a position's batch correctly; called before the batch is committed.
 
         Raises
         ------
-        SourceError: Spark has not read what the source holds.
+        SourceError: Spark has not read the events that the source holds.
         """

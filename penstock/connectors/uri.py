@@ -7,12 +7,12 @@ from urllib.parse import parse_qsl, quote
 from penstock.masked import masked
 
 NAME = "NAME"
-"""Ends an option that stands for many, as ``kafka.NAME`` does."""
+"""The end of an option's name that stands for many names, as in ``kafka.NAME``."""
 
 
 @dataclass(frozen=True, repr=False)
 class Uri:
-    """A parsed URI; its options are texts."""
+    """A URI in its parts; the values of its options are unparsed texts."""
 
     scheme: str
     place: str
@@ -20,7 +20,7 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str) -> "Uri":
-        """Divide a URI. A path has no scheme, and neither has what holds a colon behind a slash."""
+        """Parse a URI. The scheme is empty for a path, also for one with a colon after a slash or a single letter."""
         options = re.search(r"\?(?=[\w.-]+=)", text)  # a question mark may be part of a path
         place, query = (text, "") if options is None else (text[: options.start()], text[options.end() :])
         head, colon, rest = place.partition(":")
@@ -29,17 +29,17 @@ class Uri:
         return cls("", place, dict(parse_qsl(query, keep_blank_values=True)))
 
     def __str__(self) -> str:
-        """As it may be shown, without secrets."""
+        """Return the URI with its secrets masked."""
         return masked(self.text)
 
     __repr__ = __str__
 
     @property
     def text(self) -> str:
-        """The whole, as it is parsed."""
+        """The whole URI, secrets included, in a form that `parse` accepts."""
         query = "&".join(f"{name}={quote(value, safe='/:,*@')}" for name, value in self.options.items())
         return f"{self.scheme}:{self.place}" + (f"?{query}" if query else "")
 
     def named(self, prefix: str) -> dict[str, str]:
-        """The options that begin so, without their beginning."""
+        """Return the options whose names begin with a prefix, by their names without it."""
         return {name.removeprefix(prefix): value for name, value in self.options.items() if name.startswith(prefix)}

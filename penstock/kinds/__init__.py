@@ -1,4 +1,4 @@
-"""Kinds: what a field of an event can hold, and how each place that holds values holds it. Everything else asks here."""
+"""Kinds: the types that fields of events can have, and how columns, databases, messages and schemas represent their values."""
 
 from penstock.kinds.event import Event
 from penstock.kinds.kind import Kind

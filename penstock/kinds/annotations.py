@@ -1,4 +1,4 @@
-"""Annotations of events' fields, taken apart."""
+"""Questions about the annotations of fields: the type without ``| None``, the allowed values, constraints, the kind."""
 
 import types
 import typing
@@ -11,11 +11,11 @@ from penstock.kinds.kind import Kind
 from penstock.kinds.table import kind_of_type
 
 CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
-"""What `msgspec.Meta` asks of a value."""
+"""The attributes of `msgspec.Meta` that constrain values."""
 
 
 def plain(annotation: Any) -> Any:
-    """An annotation without `Annotated` and `| None`."""
+    """Return an annotation without `Annotated` and `| None`."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return plain(arguments[0])
@@ -25,14 +25,14 @@ def plain(annotation: Any) -> Any:
 
 
 def optional(annotation: Any) -> bool:
-    """Whether it allows None."""
+    """Whether an annotation allows None."""
     if typing.get_origin(annotation) is typing.Annotated:
         return optional(typing.get_args(annotation)[0])
     return type(None) in typing.get_args(annotation)
 
 
 def naive(annotation: Any) -> bool:
-    """Whether it wants times without a zone."""
+    """Whether an annotation requires times without a zone, by ``Meta(tz=False)``."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return any(map(naive, arguments))
@@ -40,7 +40,7 @@ def naive(annotation: Any) -> bool:
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
-    """The values that an Enum's members or a Literal can have, as they are kept; none for other types."""
+    """Return the values of a Literal, or of the members of an Enum, as they are stored; empty for other types."""
     kind = plain(annotation)
     if typing.get_origin(kind) is typing.Literal:
         return typing.get_args(kind)
@@ -50,22 +50,20 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 
 
 def kind_of(annotation: Any) -> Kind | None:
-    """The row of the table for a field: of a choice, that of what its values are; None for lists, dicts and events."""
+    """Return the kind of a field; for an Enum or Literal, the kind of its values; None for lists, dicts and events."""
     values = choices(annotation)
     return kind_of_type(type(values[0]) if values else plain(annotation), naive=naive(annotation))
 
 
 def scalar_of(annotation: Any) -> Kind:
-    """The row of a field that has one."""
+    """Return the kind of a field that is known to have one."""
     kind = kind_of(annotation)
     assert kind is not None, annotation
     return kind
 
 
 def demanding(kind: type) -> bool:
-    """Whether a class asks more of its values than their types: by constraints in its annotations, or in its
-    `__post_init__`.
-    """
+    """Whether a class restricts values beyond their types: by constraints in annotations, or by a `__post_init__`."""
     return hasattr(kind, "__post_init__") or any(map(_demands, typing.get_type_hints(kind, include_extras=True).values()))
 
 
@@ -75,5 +73,5 @@ def _demands(annotation: Any) -> bool:
 
 
 def _metas(annotation: Any) -> list[msgspec.Meta]:
-    """What msgspec is told of a value; a description is among it."""
-    return [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
+    """Return the `msgspec.Meta` objects in an annotation; some may hold only a description."""
+    return [meta for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]

@@ -1,4 +1,4 @@
-"""Columns of events: the Arrow types of their fields."""
+"""Arrow columns of events: the types of columns, and conversion of other systems' columns to them."""
 
 import typing
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from penstock.kinds.event import Event, field_types
 
 DAYS = (-719_162, 2_932_896)
 MICROSECONDS = (DAYS[0] * 86_400_000_000, (DAYS[1] + 1) * 86_400_000_000 - 1)
-"""What Python has of dates and times: from 0001-01-01 to the end of 9999-12-31."""
+"""The dates and times that Python can represent, 0001-01-01 to 9999-12-31, as days and as microseconds since 1970."""
 
 SPARKS = b"org.apache.spark.sql.parquet.row.metadata"
-"""Where a Parquet file of Spark's says what Spark calls its columns."""
+"""The metadata key under which Spark stores its own schema in a Parquet file."""
 
 TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
@@ -42,15 +42,15 @@ READ_AS: tuple[tuple[Callable[[pa.DataType], bool], tuple[Callable[[pa.DataType]
     (pa.types.is_string, TEXTS),
     (pa.types.is_binary, BYTES),
 )
-"""The kinds of columns, and of which others each is read."""
+"""Tests for the types of an event's columns; with each, tests for the types of columns that can be read as it."""
 
 
 def arrow_schema(event_type: type[Event], *, staged: bool = False) -> pa.Schema:
-    """The columns of an event type.
+    """Return the Arrow schema of an event type.
 
     Parameters
     ----------
-    staged: of what waits to be loaded into a database, which holds values that columns do not.
+    staged: whether columns are staged for a database: then some have types that hold more values (see `Kind`).
     """
     annotations = field_types(event_type, annotated=True)
     return pa.schema([_field(name, annotation, staged) for name, annotation in annotations.items()])
@@ -68,7 +68,7 @@ def _type(annotation: Any, staged: bool) -> pa.DataType:
     if origin is dict:
         return pa.map_(pa.string(), _type(arguments[1], staged))
     if isinstance(kind, type) and issubclass(kind, Event):
-        # Spark cannot cast to a nested field that is never null; from_columns refuses a null in one that needs a value.
+        # Spark cannot cast to a nested field that is not nullable. `Codec.from_columns` refuses a null that is not allowed.
         fields = field_types(kind, annotated=True).items()
         return pa.struct([_field(name, inner, staged).with_nullable(True) for name, inner in fields])
     scalar = scalar_of(annotation)
@@ -76,16 +76,16 @@ def _type(annotation: Any, staged: bool) -> pa.DataType:
 
 
 def has_spark_lengths(schema: pa.Schema) -> bool:
-    """Whether a Parquet file of Spark's has lengths of time, which lie there as numbers of microseconds."""
+    """Whether a Parquet file was written by Spark and has intervals, which are stored as integers of microseconds."""
     return b"interval day to second" in (schema.metadata or {}).get(SPARKS, b"")
 
 
 def fits(there: pa.DataType, wanted: pa.DataType, *, lengths: bool = False) -> bool:
-    """Whether a column of a type has values that a field's column holds; what a file has in finer units is cut.
+    """Whether a column of one type can be read as a column of the type ``wanted``; finer units of time may be truncated.
 
     Parameters
     ----------
-    lengths: whether whole numbers may be lengths of time in microseconds, as Spark writes these.
+    lengths: whether integers may be read as durations in microseconds, as Spark writes these.
     """
     if pa.types.is_dictionary(there):
         return fits(there.value_type, wanted, lengths=lengths)
@@ -108,11 +108,11 @@ def fits(there: pa.DataType, wanted: pa.DataType, *, lengths: bool = False) -> b
 
 
 def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A column that `fits`, as a field's column has it; fields of structs by their names, and null where there are none.
+    """Cast a column that `fits` to a type. Fields of structs are matched by name; missing ones become null.
 
     Raises
     ------
-    pyarrow.ArrowException: a value does not fit.
+    pyarrow.ArrowException: a value does not fit. ValueError: a time is out of range, see `refuse_beyond`.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -132,21 +132,21 @@ def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         values = fitted(column.values, wanted.value_type)
         return pa.ListArray.from_arrays(_offsets(column), values, type=wanted)
     if pa.types.is_timestamp(wanted) and not pa.types.is_null(column.type):
-        finer = bool(pa.types.is_timestamp(column.type)) and column.type.unit == "ns"  # which is cut
+        finer = bool(pa.types.is_timestamp(column.type)) and column.type.unit == "ns"  # is truncated
         column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=not finer)
     made = column.cast(wanted)
     if pa.types.is_string(wanted):
-        made.validate(full=True)  # readers take it for UTF-8, whatever it is
+        made.validate(full=True)  # readers do not check that it is UTF-8
     refuse_beyond(made)
     return made
 
 
 def refuse_beyond(column: pa.Array) -> None:
-    """Refuse a time or a date that Python has not, as a time may be in UTC that is at the end of 9999 in a zone.
+    """Refuse a column with a time or date that Python cannot represent: in UTC, a time late in 9999 may be in the year 10000.
 
     Raises
     ------
-    ValueError: there is one.
+    ValueError: the column has one.
     """
     is_date = pa.types.is_date(column.type)
     if is_date or pa.types.is_timestamp(column.type):
@@ -161,7 +161,7 @@ def _has(kind: pa.DataType, name: str) -> bool:
 
 
 def _offsets(column: pa.Array) -> pa.Array:
-    """Where each list or map begins; of one that is null, nothing."""
+    """Return the offsets of a list or map column, with null for null entries, as ``from_arrays`` expects."""
     offsets = column.offsets
     if not column.null_count:
         return offsets
@@ -170,7 +170,7 @@ def _offsets(column: pa.Array) -> pa.Array:
 
 
 def rows_shown(rows: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as they are shown in dead letters, also where Python has no such values."""
+    """Return rows as dicts for dead letters; values that Python cannot represent are shown as texts, nested ones as ``?``."""
     try:
         shown: list[dict[str, Any]] = rows.to_pylist()
     except (ValueError, ArithmeticError):
@@ -180,6 +180,7 @@ def rows_shown(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _shown(column: pa.Array) -> list[Any]:
+    """Return a column's values; if Python cannot represent one, return all as texts: bytes, or the stored integers."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:

@@ -1,49 +1,55 @@
-"""msgspec's encoders and decoders, which know the kinds that msgspec does not."""
+"""msgspec's encoders, decoders and conversions, with hooks for registered kinds, whose types msgspec does not know."""
 
 from typing import Any
 
 import msgspec
 
+from penstock.errors import EventSchemaError
 from penstock.kinds.table import kind_of_type
 
 
 def json_encoder() -> msgspec.json.Encoder:
-    """Encodes JSON."""
+    """Return an encoder of JSON."""
     return msgspec.json.Encoder(enc_hook=encoded)
 
 
 def json_decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
-    """Decodes JSON of a type."""
+    """Return a decoder of JSON to a type."""
     return msgspec.json.Decoder(kind, dec_hook=decoded)
 
 
 def msgpack_encoder() -> msgspec.msgpack.Encoder:
-    """Encodes MessagePack."""
+    """Return an encoder of MessagePack."""
     return msgspec.msgpack.Encoder(enc_hook=encoded)
 
 
 def msgpack_decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
-    """Decodes MessagePack of a type."""
+    """Return a decoder of MessagePack to a type."""
     return msgspec.msgpack.Decoder(kind, dec_hook=decoded)
 
 
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
-    """A value as one of a type; as `msgspec.convert`."""
+    """Convert a value to a type, as `msgspec.convert` does."""
     return msgspec.convert(value, kind, strict=strict, dec_hook=decoded)
 
 
 def to_builtins(value: Any, kept: tuple[type, ...] = ()) -> Any:
-    """A value of JSON's types and of those that are kept; as `msgspec.to_builtins`."""
+    """Convert a value to JSON's types, as `msgspec.to_builtins` does; values of the types in ``kept`` stay unchanged."""
     return msgspec.to_builtins(value, builtin_types=kept, enc_hook=encoded)
 
 
 def json_schema(event_type: type) -> dict[str, Any]:
-    """The JSON Schema of an event type, as clients of an adapter would validate against."""
-    return msgspec.json.schema(event_type, schema_hook=unknown_schema)
+    """Return the JSON Schema of an event type, by which clients of the adapter may validate events."""
+    try:
+        return msgspec.json.schema(event_type, schema_hook=unknown_schema)
+    except KeyError as error:  # msgspec tells types apart by their modules and names
+        kind: type = error.args[0]
+        named = f"{kind.__module__}.{kind.__qualname__}"
+        raise EventSchemaError(f"Two types are named {named}; give one of them another name.") from error
 
 
 def unknown_schema(python: type) -> dict[str, Any]:
-    """The JSON Schema of a type that msgspec does not know."""
+    """Return the JSON Schema of a type that msgspec does not know; raise NotImplementedError if it is not registered."""
     kind = kind_of_type(python)
     if kind is None or kind.encode is None:
         raise NotImplementedError
@@ -51,7 +57,7 @@ def unknown_schema(python: type) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> str:
-    """The text of a value that msgspec does not know."""
+    """Return the text of a value whose type msgspec does not know; raise NotImplementedError if it is not registered."""
     kind = kind_of_type(type(value))
     if kind is None or kind.encode is None:
         raise NotImplementedError
@@ -59,11 +65,11 @@ def encoded(value: Any) -> str:
 
 
 def decoded(python: type, text: Any) -> Any:
-    """The value of such a text.
+    """Return the value of a text, as `encoded` writes it; a value that is of the type already is returned unchanged.
 
     Raises
     ------
-    ValueError: it is none, or not of the type.
+    ValueError: it is no text, or is not a text of the type. NotImplementedError: the type is not registered.
     """
     kind = kind_of_type(python)
     if kind is None or kind.decode is None:

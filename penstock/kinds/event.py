@@ -1,4 +1,4 @@
-"""Events: typed, immutable records, and the check that every field can be carried."""
+"""Events: typed, immutable records; and the check that the type of every field is supported."""
 
 import types
 import typing
@@ -26,27 +26,27 @@ class Event(msgspec.Struct, metaclass=_EventMeta, frozen=True):
     >>> Word("stream")
     Word(text='stream', length=0)
 
-    Events are immutable, because several elements may be handed the same one.
+    Events are immutable, because several elements may receive one event object.
     """
 
 
 def field_types(event_type: type[Event], *, annotated: bool = False) -> dict[str, Any]:
-    """The fields of an event type and their annotations, in declaration order.
+    """Return the annotations of an event type's fields, by name, in declaration order.
 
     Parameters
     ----------
-    annotated: with what `Annotated` adds to them.
+    annotated: whether to keep `Annotated` with its metadata.
     """
     hints = typing.get_type_hints(event_type, include_extras=annotated)
     return {name: hints[name] for name in event_type.__struct_fields__}
 
 
 def check_event_type(event_type: Any) -> None:
-    """Refuse an event type with a field that no stream can carry.
+    """Refuse a class that is no event type, or an event type with a field that no stream can carry.
 
     Raises
     ------
-    EventSchemaError: names the field, its type, and what is allowed.
+    EventSchemaError: the class cannot be an event type; for a field, names it, its type, and the types allowed.
     """
     if not (isinstance(event_type, type) and issubclass(event_type, Event)):
         raise EventSchemaError(
@@ -54,7 +54,7 @@ def check_event_type(event_type: Any) -> None:
         )
     if event_type.__struct_config__.array_like:
         raise EventSchemaError(
-            f"Event {event_type.__name__} is array_like, and columns, keys and headers are of fields by name: leave that out."
+            f"Event {event_type.__name__} is array_like, but columns, keys and headers need named fields: leave array_like out."
         )
     try:
         fields = field_types(event_type)
@@ -68,13 +68,13 @@ def check_event_type(event_type: Any) -> None:
 
 
 def allowed() -> str:
-    """What a field may be, in words."""
+    """Return a list, in words, of the types that a field may have."""
     scalars = ", ".join(kind.python.__name__ for kind in kinds() if not kind.naive)
     return f"{scalars}, an Enum, a nested Event, list[...], dict[str, ...] and `... | None`"
 
 
 def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The parts of an annotation that cannot be carried, with their path."""
+    """Yield the path and type of each part of an annotation that no stream can carry."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         yield from _unsupported(arguments[0], path)

@@ -1,4 +1,4 @@
-"""Values by the fields of their events, as columns and tables hold them; an event's encoding may give fields other names."""
+"""Conversions of field values between events, columns, table rows and encoded events, in which fields may have other names."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECAS
 
 
 def is_flat(annotation: Any) -> bool:
-    """Whether a field is a scalar, of which a column holds what an event does, and any value of its type will do."""
+    """Whether a field is of a scalar type that columns hold unchanged, and may have any value of it (no Enum or Literal)."""
     return plain(annotation) in _flat()
 
 
@@ -31,13 +31,13 @@ def _flat() -> frozenset[type]:
 
 
 def for_columns(value: Any, *, staged: bool = False) -> Any:
-    """A value, or several in a list, as columns take them: what columns keep as texts as these."""
+    """Convert a value, or a list of values, to what columns take: values of types that columns hold as text become text."""
     return to_builtins(value, _kept(staged))
 
 
 @cache
 def _kept(staged: bool) -> tuple[type, ...]:
-    """What columns take as it is."""
+    """Return the types whose values columns take unchanged."""
     return tuple(kind.python for kind in kinds() if not (kind.is_text or (staged and kind.staged)))
 
 
@@ -51,17 +51,17 @@ def is_nested(annotation: Any) -> bool:
 
 
 def opened(row: dict[str, Any], nested: Iterable[str]) -> dict[str, Any]:
-    """A database's row, of which nested fields may come as the text of their JSON.
+    """Decode the nested fields of a database row that the database returned as JSON text.
 
     Raises
     ------
-    msgspec.DecodeError: such a text is no JSON.
+    msgspec.DecodeError: a text is no JSON.
     """
     return row | {name: msgspec.json.decode(row[name]) for name in nested if isinstance(row.get(name), str)}
 
 
 def to_column(annotation: Any, *, staged: bool = False) -> Change | None:
-    """What makes of values of a type what a column takes of them; None where that is the values themselves."""
+    """Return the function that converts a field's value to what its column takes; None if columns take values unchanged."""
     if is_flat(annotation):
         return None
     scalar = partial(for_columns, staged=staged)
@@ -69,9 +69,9 @@ def to_column(annotation: Any, *, staged: bool = False) -> Change | None:
 
 
 def to_encoded(annotation: Any) -> Change | None:
-    """What makes of values by fields what `msgspec.convert` reads; None where that is the values themselves.
+    """Return the function that renames fields within a value to their encoded names, as `msgspec.convert` reads them.
 
-    What is not of the type is left as it is, for `msgspec.convert` to refuse.
+    None if no name changes and no tag is added. A value of another type stays as it is, for `msgspec.convert` to refuse.
     """
     kind = plain(annotation)
     if isinstance(kind, type) and issubclass(kind, Event):
@@ -85,7 +85,7 @@ def to_encoded(annotation: Any) -> Change | None:
 
 
 def event_to_encoded(kind: type[Event]) -> Change | None:
-    """As `to_encoded`, of an event that is given as a dict."""
+    """Return what `to_encoded` returns, for an event given as a dict by field names."""
     inner = {name: change for name, annotation in field_types(kind).items() if (change := to_encoded(annotation))}
     names, tag = encoded_names(kind), tag_of(kind)
     if not inner and not tag and not _has_other_names(kind):
@@ -100,7 +100,7 @@ def event_to_encoded(kind: type[Event]) -> Change | None:
 
 
 def scalars_in(value: Any) -> Iterator[Any]:
-    """The scalars that a value holds, itself or within, the keys of dicts among them."""
+    """Yield all scalars in a value, at any depth, including the keys of dicts; a scalar yields itself."""
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             yield from scalars_in(getattr(value, name))
@@ -116,12 +116,12 @@ def scalars_in(value: Any) -> Iterator[Any]:
 
 
 def is_writable(value: Any) -> bool:
-    """Whether JSON has words for all numbers that a value holds."""
+    """Whether JSON can represent all numbers in a value: it has no NaN or infinity."""
     return all(not isinstance(scalar, float) or isfinite(scalar) for scalar in scalars_in(value))
 
 
 def floats_of(event_type: type[Event]) -> dict[str, bool]:
-    """The fields that hold floats, themselves or within, and whether each may be None."""
+    """Return the fields that hold floats, at any depth, and whether each field may be None."""
     return _floats_of(event_type)
 
 
@@ -141,11 +141,11 @@ def _holds_floats(annotation: Any) -> bool:
 
 
 def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:
-    """Refuse numbers that JSON does not have; NaN is null where a field may be None.
+    """Refuse NaN and infinity, which JSON lacks; but allow NaN as the value of a field that may be None, as it becomes null.
 
     Parameters
     ----------
-    floats: `floats_of` the event.
+    floats: the result of `floats_of` for the event's type.
 
     Raises
     ------
@@ -154,16 +154,17 @@ def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:
     for name, may_miss in floats.items():
         value = getattr(event, name)
         if not is_writable(value) and not (value != value and may_miss):
-            raise ValueError(f"Field {name} is or holds {value!r}, which JSON does not have; let it be None, and declare that")
+            raise ValueError(f"Field {name} is or holds {value!r}, which JSON does not have; use None, and declare it `| None`")
 
 
 def nothing_of(event_type: type[Event], *, encoded: bool = False) -> dict[str, None]:
-    """The fields that may be None and have no default, as None: what they are where texts, and other systems' messages, lack
-    them.
+    """Return None for each field that may be None and has no default.
+
+    These are the values of fields that a row of texts, or another system's message, lacks.
 
     Parameters
     ----------
-    encoded: by the names that an event's encoding gives them.
+    encoded: whether the keys are the fields' encoded names.
     """
     kinds = field_types(event_type)
     missing = (info for info in msgspec.structs.fields(event_type) if info.required and optional(kinds[info.name]))
@@ -171,13 +172,13 @@ def nothing_of(event_type: type[Event], *, encoded: bool = False) -> dict[str, N
 
 
 def times_of(event_type: type[Event]) -> tuple[str, ...]:
-    """The fields that hold times."""
+    """Return the names of the fields of type `datetime`."""
     kinds = field_types(event_type).items()
     return tuple(name for name, annotation in kinds if plain(annotation) is datetime)
 
 
 def refuse_numbers(values: Mapping[str, Any], times: Iterable[str]) -> None:
-    """Refuse a number where a time is wanted, for 20260131 may be a day as well as seconds since 1970.
+    """Refuse a number where a time is expected, as it is ambiguous: 20260131 may be a day, or seconds since 1970.
 
     Raises
     ------
@@ -190,30 +191,31 @@ def refuse_numbers(values: Mapping[str, Any], times: Iterable[str]) -> None:
 
 
 def in_order(kind: type[Event]) -> Callable[..., Any]:
-    """What makes an event of its fields' values in their order, also where the type takes them by name only."""
-    if all(one.kind is not Parameter.KEYWORD_ONLY for one in signature(kind).parameters.values()):
+    """Return a function that makes an event of its fields' values in order, even if the type takes keyword arguments only."""
+    if all(parameter.kind is not Parameter.KEYWORD_ONLY for parameter in signature(kind).parameters.values()):
         return kind
     names = kind.__struct_fields__
     return lambda *values: kind(**dict(zip(names, values, strict=True)))
 
 
 def encoded_names(kind: type[Event]) -> dict[str, str]:
-    """What an event's encoding calls its fields."""
+    """Return the encoded name of each field (its name in JSON), by field."""
     return dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
 
 
 def raw_fields(kind: type[Event]) -> set[str]:
-    """The fields of bytes, which keys and headers of messages hold as they are; as texts they are Base64."""
+    """Return the fields of type `bytes`, which keys and headers of messages hold unchanged; as texts they are Base64."""
     return {name for name, annotation in field_types(kind).items() if plain(annotation) is bytes}
 
 
 def tag_of(kind: type[Event]) -> dict[str, str | int]:
-    """What an event's encoding says of its type, besides its fields."""
+    """Return the tag field, and its value, that msgspec adds to an encoded event to name its type; empty if it adds none."""
     config = kind.__struct_config__
     return {} if config.tag is None or config.tag_field is None else {config.tag_field: config.tag}
 
 
 def _by_fields(scalar: Change, value: Any) -> Any:
+    """Convert a value for a column: events to dicts by field names, and scalars by a function."""
     if type(value) in _flat():
         return value
     if isinstance(value, msgspec.Struct):
@@ -230,7 +232,7 @@ def _has_other_names(kind: type[Event]) -> bool:
 
 
 def _is_encoded_otherwise(annotation: Any) -> bool:
-    """Whether an event within lacks, as it is encoded, what a column is to have."""
+    """Whether an event in a field, as msgspec encodes it, may lack a field or name it differently than its column does."""
     kind = plain(annotation)
     if isinstance(kind, type) and issubclass(kind, Event):
         own = _has_other_names(kind) or kind.__struct_config__.omit_defaults

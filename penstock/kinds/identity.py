@@ -1,7 +1,7 @@
-"""When two keys are one: values that Python holds equal are written in one way, whatever they are made of.
+"""Equality of keys: values that are equal in Python are brought into one form, at any depth, so that they are one key.
 
-So -0.0 is 0.0, 1.00 is 1, one instant is one in any zone, and a dict's entries are in one order; NaN, which equals nothing, is
-one key.
+For example -0.0 becomes 0.0, a decimal 1.00 becomes 1, a time moves to UTC, and the entries of a dict are sorted. All NaNs are
+one key, although NaN does not equal itself.
 """
 
 import typing
@@ -19,7 +19,7 @@ _encode = msgpack_encoder().encode
 
 
 def spelled(value: Any) -> Any:
-    """A value as all values are written that are equal to it."""
+    """Return the one form of all values that are equal to a value."""
     if isinstance(value, list):
         return list(map(spelled, value))
     if isinstance(value, dict):
@@ -31,17 +31,17 @@ def spelled(value: Any) -> Any:
 
 
 def in_order(value: Any) -> tuple[Any, ...]:
-    """What puts the values of a kind into one order: NaN, which is neither less nor greater than anything, is the last."""
+    """Return a sort key that orders all values of a kind: NaN, which does not compare with others, comes last."""
     return (True,) if value != value else (False, value)
 
 
 def identity(value: Any) -> bytes:
-    """What is equal for equal values of a type, and for them alone."""
+    """Return bytes that are equal for equal values of a type, and differ for all others."""
     return _encode(spelled(value))
 
 
 def spelling(annotation: Any) -> Callable[[Any], Any] | None:
-    """`spelled`, of the values of a type; None where all are written in one way as they are."""
+    """Return a function like `spelled` for values of a type; None if equal values of the type have one form only."""
     if _is_spelled(annotation):
         return None
     scalar = kind_of(annotation)
@@ -50,6 +50,7 @@ def spelling(annotation: Any) -> Callable[[Any], Any] | None:
 
 
 def _is_spelled(annotation: Any) -> bool:
+    """Whether equal values of a type have one form only, so that `spelled` would not change them."""
     kind = plain(annotation)
     if typing.get_origin(kind) is dict:
         return False

@@ -1,4 +1,4 @@
-"""What a field can hold: a row of the table of kinds."""
+"""A kind: a row of the table of the scalar types that a field can have."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,40 +9,40 @@ if TYPE_CHECKING:
 
 
 def text_column() -> "pa.DataType":
-    """The Arrow type of texts."""
-    import pyarrow as pa  # only here, for the commands that need none of it are quick to start
+    """Return the Arrow type of texts."""
+    import pyarrow as pa  # only here, so that commands that do not need it start quickly
 
     return pa.string()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of scalar value, and how each place that keeps values keeps these.
+    """One type of scalar values, and how columns, state arrays, databases and schemas store them.
 
-    Whatever is not said is as it is of a text: a kind of which only a text is known names ``encode`` and ``decode``, and is
-    kept everywhere as that text.
+    Defaults are those of a text: a kind with no more than ``encode`` and ``decode`` is stored everywhere as its text.
 
     Parameters
     ----------
-    name: as documentation calls it.
+    name: its name in the documentation.
     python: the type of its values.
-    samples: values that its tests carry through every door, those at its limits among them.
-    encode, decode: of a type that msgspec does not know, the text of a value, and the value of a text; None for the others.
-    naive: whether it is for times without a zone, whose annotation says ``Meta(tz=False)``.
-    arrow: the type of its columns, in record batches and Parquet.
-    array: the NumPy type of arrays of it, in the state of the batch dialect; None where no array holds it.
-    array_misses: whether such an array has a value for None.
-    identity: of a type of which values are equal that are written differently, what writes all equal ones in one way.
-    sqlite, postgresql: the type of its columns there.
-    staged: the type of its columns in what waits to be loaded into a database, where another one than `arrow` holds more
-        values.
-    to_sqlite: what SQLite is given for a value; None for the value as a column has it.
+    samples: values that tests send through every store and format, including extreme ones.
+    encode, decode: convert a value to its text, and back, if msgspec does not know the type; else None.
+    naive: whether it is for times without a zone, which are annotated with ``Meta(tz=False)``.
+    arrow: returns the type of its columns in record batches and Parquet.
+    array: the NumPy type of its arrays in the state of the batch dialect; None if it cannot be state there.
+    array_misses: whether such an array can hold None.
+    identity: converts a value to the one form of all values equal to it; None if equal values have one form only.
+    sqlite, postgresql: the type of its columns in these databases.
+    staged: returns the type of its columns in files staged for a database, if that holds more values than `arrow`; else
+        None.
+    to_sqlite: converts a column's value to what SQLite stores; None if that is the value itself.
     avro: its type in an Avro schema.
     protobuf: its type in a ``.proto`` file.
-    json_schema: the ``format`` by which JSON Schema tells its texts; empty for none.
-    reads: which types of JSON's values are read as it.
-    spark: what makes of Spark's functions and a column the same as JSON has it; None where Spark's own writer does.
-    spark_text: what makes of Spark's functions and such a text of JSON's the one text that all equal values have.
+    json_schema: the ``format`` of its texts in JSON Schema; empty for none.
+    reads: the Python types of JSON values that can be read as it.
+    spark: returns a column as JSON represents it, from ``pyspark.sql.functions`` and it; None if Spark's `to_json` does that.
+    spark_text: returns the one text of all equal values, from ``pyspark.sql.functions`` and a column of texts that `to_json`
+        wrote; None if these texts need no change.
     """
 
     name: str
@@ -68,5 +68,5 @@ class Kind:
 
     @property
     def is_text(self) -> bool:
-        """Whether columns keep it as a text, though it is none."""
+        """Whether columns hold its values as texts, though they are not of type `str`."""
         return self.arrow is text_column and self.python is not str

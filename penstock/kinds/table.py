@@ -1,6 +1,7 @@
-"""The table of kinds. Whoever asks what a field is, and how it is kept, read or compared, asks here; a new kind is a row.
+"""The table of kinds: one row for each scalar type that a field can have; it says how values are stored, read and compared.
 
-A kind that msgspec does not know, of an application or a library, is added by `register` before its event types are declared.
+All other code looks kinds up here. An application or a library adds a type that msgspec does not know by `register`, before it
+declares event types with fields of that type.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def _arrow() -> Any:
-    import pyarrow  # only here, for the commands that need none of it are quick to start
+    import pyarrow  # only here, so that commands that do not need it start quickly
 
     return pyarrow
 
 
 def _plain_decimal(number: Decimal) -> Decimal:
-    """1.00 as 1, 1E+2 as 100, -0 as 0, whatever its number of digits; what is no number as it is."""
+    """Return the one form of all equal numbers: 1.00 as 1, 1E+2 as 100, -0 as 0, at any precision; NaN and infinity stay."""
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
         return number
@@ -43,7 +44,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _time_in_utc(clock: time) -> time:
-    """A time of day in UTC; where that is of another day, the one time equal to it whose clock is nearest."""
+    """Return a time of day in UTC; if its UTC time falls on another day, the equal time whose offset from UTC is smallest."""
     offset = clock.utcoffset()
     if offset is None or offset.seconds % 60:
         return clock
@@ -54,7 +55,7 @@ def _time_in_utc(clock: time) -> time:
 
 
 def _iso_duration(functions: Any, column: Any) -> Any:
-    """A length of time by ISO 8601, in the same words as msgspec has: it may be a key."""
+    """Return an interval column as ISO 8601 durations, spelled exactly as msgspec spells them, as they may be keys."""
     seconds = column.cast("interval second").cast("decimal(20, 6)")
     size = functions.abs(seconds)
     days, rest = functions.floor(size / 86400), (size % 86400).cast("decimal(20, 6)")
@@ -73,7 +74,7 @@ def _iso_duration(functions: Any, column: Any) -> Any:
 
 
 def _spark_decimal(functions: Any, column: Any) -> Any:
-    """The text of a number as `_plain_decimal` has it: without zeros at its end."""
+    """Return a decimal column as text, spelled as `_plain_decimal` spells numbers: without trailing zeros."""
     text = functions.regexp_replace(column.cast("string"), r"(\.\d*?)0+(?=E|$)", "$1")
     return functions.when(column == 0, functions.lit("0")).otherwise(functions.regexp_replace(text, r"\.(?=E|$)", ""))
 
@@ -253,33 +254,33 @@ _KINDS = [
 ]
 _REGISTERED: list[Kind] = []
 KNOWN_ANEW: list[Callable[[], None]] = []
-"""What is to be forgotten when a kind is added."""
+"""Functions to call when a kind is added; each clears a cache that depends on the table."""
 
 
 def kinds() -> Iterator[Kind]:
-    """All rows, in the order of the documentation."""
+    """Yield all kinds in the order of the documentation: first the built-in ones, then the registered ones."""
     yield from _KINDS
     yield from _REGISTERED
 
 
 def register(kind: Kind) -> None:
-    """Add a kind; of one type the last one counts, for a module may be loaded anew.
+    """Add a kind. It replaces an earlier registered kind of its type, as a module may be loaded again.
 
     Raises
     ------
-    ValueError: its type has a row of ours, or it lacks ``encode`` or ``decode``.
+    ValueError: the type has a built-in kind, or the kind lacks ``encode`` or ``decode``.
     """
     if any(known.python is kind.python for known in _KINDS):
-        raise ValueError(f"The type {kind.python.__name__} is known: it has a row in the table of kinds.")
+        raise ValueError(f"The type {kind.python.__name__} has a built-in kind, which cannot be replaced.")
     if kind.encode is None or kind.decode is None:
-        raise ValueError(f"The kind {kind.name} needs encode= and decode=, its text and back: no library knows it.")
+        raise ValueError(f"The kind {kind.name} needs encode= and decode=: functions from a value to its text, and back.")
     _REGISTERED[:] = [*(known for known in _REGISTERED if known.python is not kind.python), kind]
     for forget in KNOWN_ANEW:
         forget()
 
 
 def kind_of_type(python: Any, *, naive: bool = False) -> Kind | None:
-    """The row of a type, or of the first type that it is made of; None where there is none."""
+    """Return the kind of a type, or of the nearest of its base classes that has one; None if none has."""
     return _found(python, naive)
 
 
@@ -296,5 +297,5 @@ KNOWN_ANEW.append(_found.cache_clear)
 
 
 def named(name: str) -> Kind:
-    """The row of a name."""
+    """Return the kind with a name."""
     return next(kind for kind in kinds() if kind.name == name)

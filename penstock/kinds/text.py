@@ -1,4 +1,4 @@
-"""Fields of events as texts: what stands beside an event in a message's key or header, or in a path."""
+"""Fields of events as texts, as they are in the keys and headers of messages, and in paths of the adapter."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -16,15 +16,15 @@ from penstock.kinds.identity import spelled
 _encode = json_encoder().encode
 
 NOTHING = "*"
-"""What stands for None among the parts of a key: no quoted text has a star, and a path may have one."""
+"""Stands for a field that is None in the text of a key. Quoted texts have no star, and a path may contain one."""
 
 
 def text_of(value: Any) -> str:
-    """A field's value as text: a text itself, anything else the way JSON writes it, equal values in one way.
+    """Return a field's value as text: a text as it is, other values as JSON without quotes. Equal values have equal texts.
 
     Raises
     ------
-    ValueError: a list, a dict or an event holds a number that JSON has no word for.
+    ValueError: a list, a dict or an event holds NaN or infinity, which JSON lacks.
     """
     if type(value) is str:
         return value
@@ -32,29 +32,29 @@ def text_of(value: Any) -> str:
         return str(value)
     value = spelled(value)
     if isinstance(value, list | dict | msgspec.Struct) and not is_writable(value):
-        raise ValueError("within a list, a dict or an event, NaN and infinity have no text, and none can be a key")
+        raise ValueError("a list, a dict or an event that holds NaN or infinity has no text, and cannot be a key")
     if type(value) is Decimal and value.is_finite() and abs(value) < 10**20 and int(value.as_tuple().exponent) >= -18:
-        return f"{value:f}"  # as Spark writes those that it has
+        return f"{value:f}"  # as Spark writes the decimals that fit its type
     try:
         plain = to_builtins(value)
-    except NotImplementedError:  # of a type that no field has
+    except NotImplementedError:  # no field has such a type
         return str(value)
     return plain if isinstance(plain, str) else _encode(plain).decode()
 
 
 def joined(texts: Iterable[str | None]) -> str:
-    """A key as one text: its fields' texts, quoted as in a URL, divided by slashes; keys that differ are texts that differ."""
+    """Join the texts of a key's fields, each quoted as in a URL, by slashes, so that different keys have different texts."""
     return "/".join(NOTHING if text is None else quote(text, safe="") for text in texts)
 
 
 def key_text(event: Event, key: Iterable[str]) -> str:
-    """The key of an event as one text."""
+    """Return the key of an event as one text; ``key`` names its fields."""
     values = (getattr(event, name) for name in key)
     return joined(None if value is None else text_of(value) for value in values)
 
 
 def key_of_path(parts: Sequence[str], event_type: type[Event], key: Sequence[str]) -> str:
-    """A key that somebody has written as parts of a path, as `key_text` would write it."""
+    """Return the text that `key_text` returns for a key that a client wrote as the parts of a path, in any spelling."""
     if len(parts) != len(key):
         return joined(map(unquote, parts))
     kinds = field_types(event_type)
@@ -62,7 +62,7 @@ def key_of_path(parts: Sequence[str], event_type: type[Event], key: Sequence[str
 
 
 def _read(part: str, annotation: Any) -> str | None:
-    """The text of a part of a path; of what is no value of the type, as it stands."""
+    """Return the text of a field's value in a path, or None for `NOTHING`; a text that is no value of its type stays."""
     if part == NOTHING:
         return None
     text = unquote(part)

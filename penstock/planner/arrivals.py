@@ -260,9 +260,10 @@ def _period(widths: Real, counts: Real) -> float | None:
 
 
 def _scatter(pair: tuple[Real, Real]) -> float:
-    """Variance over mean of the rows of windows that may have very different widths: 1 for Poisson arrivals.
+    """Return the ratio of variance to mean of the rows of windows of any widths; about 1 for Poisson arrivals.
 
-    It is up to 3 for windows that are split before each arrival, since these depend on what arrives.
+    The pair has the widths and rows of windows. The ratio is up to 3 for windows that are split before each arrival, as their
+    bounds depend on the arrivals.
     """
     widths, counts = pair
     expected = widths * counts.sum() / widths.sum()

@@ -93,7 +93,7 @@ class Door:
         return Passage(summary(waited), transfers / span, transfers * self.fixed / span)
 
     def best(self, name: str, interval: float, fixed: float) -> tuple[Gate, Passage]:
-        """The gate that makes the work of transfers, and of the micro-batches that read them, least; and its passage.
+        """Return the gate with the least work for transfers and the micro-batches that read them, and the passage through it.
 
         The longer events wait at the door, the closer together micro-batches must be for the same latency.
 

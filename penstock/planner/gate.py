@@ -1,4 +1,4 @@
-"""A simulation, batch by batch, of Spark's gate between micro-batches, as Spark documents it and as measurements showed it.
+"""Simulates, batch by batch, when Spark begins micro-batches and with how many rows, as Spark documents and measurements show.
 
 Triggers lie on a grid that counts from the epoch; a batch that outlasts its interval is followed by the next one at once.
 Without an interval, Spark asks the gate when a batch has ended, and every 10 ms while the gate is closed.
@@ -43,10 +43,10 @@ class Work:
     ----------
     fixed, per_row, below_knee, knee: a micro-batch of n rows lasts ``fixed + per_row n + below_knee min(n, knee)``.
     ratios: factors of that duration. pauses: added to it.
-    planning, planning_per_row, planned: until its rows are fixed: per micro-batch, per row, and factors of that time.
-    closing: from when its results are visible to its end.
-    stops, stands: moments at which everything stands still, and for how long; not repeated.
-    longer: added to the first micro-batches; not repeated.
+    planning, planning_per_row, planned: time until the rows are fixed: per micro-batch, per row, and factors of both.
+    closing: from when results are visible to the end.
+    stops, stands: times at which all work pauses, and durations of the pauses; not repeated.
+    longer: added to the durations of the first micro-batches; not repeated.
     """
 
     fixed: float
@@ -115,8 +115,8 @@ def pass_gate(
 
     Parameters
     ----------
-    until: the latest time at which a trigger may begin; rows beyond are not taken.
-    free: when the first trigger may begin. first: most rows of the first micro-batch. batches: most micro-batches.
+    until: the latest time at which a trigger may begin; later rows are not taken.
+    free: the earliest time for the first trigger. first: most rows of the first micro-batch. batches: most micro-batches.
     """
     columns = _passed(
         flow.times,
@@ -142,12 +142,13 @@ def compiled() -> None:
 
 @njit(cache=True)
 def _next(time, interval):  # type: ignore[no-untyped-def]
+    """Return the next trigger after a time, in seconds."""
     return (math.floor(time / interval + 1e-9) + 1) * interval
 
 
 @njit(cache=True)
 def _grid(time, step, target):  # type: ignore[no-untyped-def]
-    """The first of the moments ``time + k step`` that is not before a target."""
+    """Return the first of the times ``time + k step``, k >= 0, that is not before a target."""
     return time + max(0.0, math.ceil((target - time) / step - 1e-9)) * step
 
 
@@ -164,6 +165,7 @@ def _passed(  # type: ignore[no-untyped-def]
     taken, opened, number, stop = 0.0, -np.inf, 0, 0
     time = math.ceil(free / interval - 1e-9) * interval if interval > 0 else free
     while number < batches and time <= until:
+        # Rows that arrive while Spark plans the micro-batch belong to it, so the rows are counted after planning.
         there = min(math.floor(counted(times, counts, time) + 1e-6) - taken, most)
         planning = (planning_fixed + planning_per_row * there) * planned[number % len(planned)]
         waiting = math.floor(counted(times, counts, time + planning) + 1e-6) - taken
@@ -187,8 +189,9 @@ def _passed(  # type: ignore[no-untyped-def]
         lasting = max(lasting, LEAST_S) + pauses[number % len(pauses)]
         if number < len(longer):
             lasting += longer[number]
+        # A pause that overlaps the micro-batch makes it longer.
         while stop < len(stops) and stops[stop] < time + lasting:
-            lasting += max(0.0, min(stands[stop], stops[stop] + stands[stop] - time))  # only its rest, if it began before
+            lasting += max(0.0, min(stands[stop], stops[stop] + stands[stop] - time))  # of an earlier pause, only its rest
             stop += 1
         planning = min(planning, lasting)
         taken += rows

@@ -154,7 +154,7 @@ class _Search:
         return groups
 
     def best(self) -> list[Group]:
-        """The fewest groups, by dynamic programming over the unpacked applications: the first goes with any others that fit."""
+        """Return a packing with the fewest groups, by dynamic programming: join the first unpacked one with others."""
         known: dict[Group, list[Group]] = {frozenset(): []}
 
         def packed(left: Group) -> list[Group]:

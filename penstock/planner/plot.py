@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def over_time(query: "QueryObservation") -> Plot:
-    """Draw the measured duration, rate and waiting rows of each micro-batch of the last recording's last start."""
+    """Plot duration, arrival rate and waiting rows over time of micro-batches since the last start in the last recording."""
     series = query.cold[-1]
     figure = Plot(height=5.4)
     lasted, arrived, waiting = figure.subplots(3, sharex=True)

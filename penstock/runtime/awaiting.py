@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class Outcome(NamedTuple):
-    """The outcome of a call: its returned value, or a list of its yielded values; or its error."""
+    """The outcome of a call: the value it returned, the list of values it yielded, or the error it raised."""
 
     result: Any
     error: BaseException | None = None
@@ -51,7 +51,7 @@ async def side_by_side(chains: Iterable[Callable[[], Awaitable[None]]], at_once:
     async with asyncio.TaskGroup() as tasks:
         for _ in range(min(at_once, len(waiting))):
             tasks.create_task(take_the_next())
-    if done < len(waiting):  # must not pass for complete
+    if done < len(waiting):  # cancelled calls raise nothing, so check that all were made
         raise RuntimeError("calls were cancelled from outside, before all were made")
 
 
@@ -67,6 +67,7 @@ async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Out
 
 
 async def _outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Outcome:
+    """Await a call within a timeout; errors of the call, and the timeout, become the outcome."""
     try:
         async with asyncio.timeout(timeout) as limit:
             returned = call(event)

@@ -270,7 +270,7 @@ class ColumnContainer:
             self._call_timer(ready)
 
     def _call_timer(self, rows: Ints) -> None:
-        """Call ``on_timer`` for the instances of some rows, earliest first; if it raises, for each half of them."""
+        """Call ``on_timer`` for the instances of some rows, earliest first; if it raises, for each half of the rows."""
         assert self.element.on_timer is not None
         identities = self._held.identities.take(pa.array(rows)).to_pylist()
         try:

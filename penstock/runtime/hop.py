@@ -70,9 +70,11 @@ class Hop:
             self._note(container.finish())
 
     def _note(self, due: float | None) -> None:
+        """Keep the earliest time at which a timer is due."""
         self.due = min((time for time in (due, self.due) if time is not None), default=None)
 
     def _columns_in_order(self, element: Element) -> ColumnDelivery:
+        """Return all events for an element as one delivery of columns, in the order of delivery."""
         schema = self._stage.wiring.codec(element.inputs[0].event_type).schema
         blocks = list(self._arrivals.take(element))
         batches = [pa.ipc.read_record_batch(pa.py_buffer(block.events), schema) for block in blocks]

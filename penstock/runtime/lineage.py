@@ -94,6 +94,10 @@ class LineageColumns(NamedTuple):
             return self
         return self._replace(root=np.where(caused, self.root, np.random.default_rng().integers(1, LAST, len(caused)) << 1))
 
+    def fingerprint(self) -> int:
+        """Return the sum of the events' roots, modulo 2^64."""
+        return int(self.root.view(np.uint64).sum(dtype=np.uint64))
+
     def judged(self) -> "LineageColumns":
         """Return the lineages without event times, which are not needed once lateness has been judged."""
         return self._replace(time=np.full(len(self.time), NONE, np.int64))

@@ -6,12 +6,12 @@ detected, too. Differences are never netted: a place's losses are not offset by 
 micro-batch. For events read from a source only the number is known, and only for the whole run.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
-from penstock.runtime.lineage import LineageColumns
+if TYPE_CHECKING:
+    from penstock.runtime.lineage import LineageColumns
 
 _MODULUS = 1 << 64
 
@@ -28,10 +28,10 @@ class Seen(msgspec.Struct):
     events: int = 0
     print: int = 0
 
-    def add(self, lineage: LineageColumns) -> None:
+    def add(self, lineage: "LineageColumns") -> None:
         """Count events."""
         self.events += len(lineage.major)
-        self.print = (self.print + fingerprint(lineage)) % _MODULUS
+        self.print = (self.print + lineage.fingerprint()) % _MODULUS
 
     def merge(self, other: "Seen") -> None:
         """Add the counts of another partition or micro-batch."""
@@ -41,11 +41,6 @@ class Seen(msgspec.Struct):
     def less(self, other: "Seen") -> "Seen":
         """Return the counts without those of events that are among these."""
         return Seen(self.events - other.events, (self.print - other.print) % _MODULUS)
-
-
-def fingerprint(lineage: LineageColumns) -> int:
-    """Return the sum of the events' roots."""
-    return int(lineage.root.view(np.uint64).sum(dtype=np.uint64))
 
 
 class Place(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Timers: which of an element's instances have one that is due, and what happens when it fires."""
+"""Timers: finds the instances of an element with a due timer, and calls their hooks."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ class Timers:
 
     Parameters
     ----------
-    clock: the time up to which timers fire, in seconds since the epoch; None where that is event time and there is none yet.
+    clock: the time up to which timers fire, in seconds since the epoch; None while there is no event time yet.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Timers:
         """Fire the timers of expired instances that came due before the expiry, when no micro-batch ran in between."""
         if self._element.expires is None or not self._element.has_timers or self._clock is None:
             return
+        # Decode only the expired instances with a due timer, then fire these; they are gone afterwards.
         for number in self._pages.due(self._clock):
             page = self._pages.page(number)
             for identity, stored in list(page.items()):
@@ -65,6 +66,7 @@ class Timers:
         end, ran = entry.touched + self._element.expires, self._pages.header.ran
         if self._element.timers == "processing":
             return min(self._clock, end)
+        # With event time, an expired instance fires only if no micro-batch has run since it expired.
         return self._clock if ran is None or end > ran or end > self._context.now else -math.inf
 
     def fire(self, emitter: Emitter) -> None:
@@ -77,7 +79,7 @@ class Timers:
         for number in self._pages.due(self._clock):
             page = self._pages.page(number)
             for identity, stored in list(page.items()):
-                if not isinstance(stored, Instance):
+                if not isinstance(stored, Instance):  # it is still encoded
                     if self._element.expires is not None and self._instances.is_expired(decode_shallow(stored)):
                         self._instances.forget(identity)
                     else:

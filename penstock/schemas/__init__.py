@@ -1,4 +1,4 @@
-"""Schemas of other systems: Avro, Protobuf and JSON Schema; event types made from them, and the other way round."""
+"""Schemas of other systems (Avro, Protobuf and JSON Schema): event types from schemas, and schemas from event types."""
 
 from penstock.schemas.fitting import Leniency, misfits
 from penstock.schemas.schema import FORMATS, Kind, Schema

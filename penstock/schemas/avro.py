@@ -1,4 +1,4 @@
-"""Avro, by `fastavro`. Python's numbers of any size, and what Avro has no type for, are texts."""
+"""Avro schemas and records, by `fastavro`. Decimals, which have any precision, and types that Avro lacks become texts."""
 
 import io
 import json
@@ -19,6 +19,7 @@ from penstock.errors import EventSchemaError
 from penstock.kinds.annotations import choices, optional, plain, scalar_of
 from penstock.kinds.coding import convert, to_builtins
 from penstock.kinds.event import Event, field_types
+from penstock.schemas.names import is_defined
 from penstock.schemas.schema import Schema, Values, made_type, zoned
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -43,33 +44,36 @@ PYTHON = {
     "uuid": UUID,
     "decimal": Decimal,
 }
+"""The annotations of Avro's primitive and logical types."""
+
 KEPT = (bytes, datetime, date, time, Decimal, UUID)
+"""The types of values that `fastavro` takes as Python objects."""
 
 
 def text_of(event_type: type[Event]) -> str:
-    """The Avro schema of an event type."""
-    return json.dumps(_record(event_type, set()))
+    """Return the Avro schema of an event type, as JSON."""
+    return json.dumps(_record(event_type, {}))
 
 
 def event_type_of(schema: Schema) -> type[Event]:
-    """An event type for an Avro record."""
+    """Return an event type for a schema, which must be a record."""
     parsed, named = _parsed(schema)
     kind = _python(parsed, named, ())
     if not (isinstance(kind, type) and issubclass(kind, Event)):
-        raise EventSchemaError("The Avro schema is no record, and events are records: wrap what it has in one.")
+        raise EventSchemaError("The Avro schema is no record, and an event must be one: make the type a field of a record.")
     return kind
 
 
 def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
-    """Reads a record without a header."""
+    """Return a reader of records that are encoded without a header."""
     parsed, _ = _parsed(schema)
 
     def read(payload: bytes) -> Values:
         stream = io.BytesIO(payload)
         values = fastavro.schemaless_reader(stream, parsed, None)
-        left = len(payload) - stream.tell()
-        if left:
-            raise ValueError(f"{left} bytes are left behind the record")
+        rest = len(payload) - stream.tell()
+        if rest:
+            raise ValueError(f"{rest} bytes are left behind the record")
         if not isinstance(values, dict):
             raise ValueError("the schema is no record")
         return values
@@ -78,7 +82,7 @@ def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
 
 
 def writer_of(schema: Schema) -> Callable[[Any], bytes]:
-    """Writes a record without a header."""
+    """Return a writer of records, encoded without a header."""
     parsed, _ = _parsed(schema)
     made = event_type_of(schema)
 
@@ -92,18 +96,18 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
 
 
 def _in_utc(value: Any) -> Any:
-    """Values whose times have a zone, for `fastavro` takes a time without one for one of the machine's zone."""
+    """Add UTC to datetimes without a zone, which `fastavro` would take for local time; ValueError for a time with a zone."""
     if isinstance(value, dict):
         return {name: _in_utc(each) for name, each in value.items()}
     if isinstance(value, list):
         return list(map(_in_utc, value))
     if isinstance(value, time) and value.tzinfo is not None:
-        raise ValueError(f"{value} has a zone, and times of day have none in Avro")
+        raise ValueError(f"{value} has a zone, but Avro's times of day have none; use a time without a zone")
     return zoned(value) if isinstance(value, datetime) else value
 
 
 def _parsed(schema: Schema) -> tuple[Any, dict[str, Any]]:
-    """The schema, and the types that have names, by these."""
+    """Return a parsed schema, and its named types by name."""
     named: dict[str, Any] = {}
     try:
         for _, text in schema.parts:
@@ -113,10 +117,10 @@ def _parsed(schema: Schema) -> tuple[Any, dict[str, Any]]:
         raise EventSchemaError(f"This is no Avro schema ({error!r}): {schema.text[:200]}") from error
 
 
-def _record(event_type: type[Event], seen: set[str]) -> Any:
-    if event_type.__name__ in seen:
+def _record(event_type: type[Event], kinds: dict[str, type]) -> Any:
+    """Return the Avro record of an event type; only its name if it is in ``kinds``, as Avro defines a type once."""
+    if is_defined(event_type, kinds, _definition):
         return event_type.__name__
-    seen.add(event_type.__name__)
     annotations = field_types(event_type, annotated=True)
     fields = []
     for info in msgspec.structs.fields(event_type):
@@ -124,15 +128,20 @@ def _record(event_type: type[Event], seen: set[str]) -> Any:
         if not NAME.fullmatch(name):
             raise EventSchemaError(f"Field {event_type.__name__}.{name}: Avro allows letters, digits and '_' in names.")
         default = _default(info)
-        kind = _avro(annotation, seen, f"{event_type.__name__}.{name}")
+        kind = _avro(annotation, kinds, f"{event_type.__name__}.{name}")
         if isinstance(kind, list) and default is not msgspec.NODEFAULT and default is not None:
-            kind = kind[::-1]  # a default is of a union's first type
+            kind = kind[::-1]  # a default must have the first type of a union
         fields.append({"name": name, "type": kind, **({} if default is msgspec.NODEFAULT else {"default": default})})
     return {"type": "record", "name": event_type.__name__, "fields": fields}
 
 
+def _definition(kind: type) -> Any:
+    """Return what a schema says of an event type or an Enum."""
+    return _record(kind, {}) if issubclass(kind, Event) else list(choices(kind))
+
+
 def _default(info: msgspec.structs.FieldInfo) -> Any:
-    """A default that stands in an Avro schema as it does in JSON; others are left out."""
+    """Return a field's default, if an Avro schema can state it as JSON; else ``msgspec.NODEFAULT``."""
     value: Any = info.default
     if info.default_factory is not msgspec.NODEFAULT:
         value = info.default_factory()
@@ -140,37 +149,36 @@ def _default(info: msgspec.structs.FieldInfo) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) or value in ([], {}) else msgspec.NODEFAULT
 
 
-def _avro(annotation: Any, seen: set[str], path: str) -> Any:
-    kind = _present(annotation, seen, path)
+def _avro(annotation: Any, kinds: dict[str, type], path: str) -> Any:
+    kind = _present(annotation, kinds, path)
     return ["null", kind] if optional(annotation) else kind
 
 
-def _present(annotation: Any, seen: set[str], path: str) -> Any:
-    """The Avro type of an annotation's values that are not None."""
+def _present(annotation: Any, kinds: dict[str, type], path: str) -> Any:
+    """Return the Avro type of an annotation's values other than None."""
     kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is list:
-        return {"type": "array", "items": _avro(arguments[0], seen, f"{path}[]")}
+        return {"type": "array", "items": _avro(arguments[0], kinds, f"{path}[]")}
     if origin is dict:
-        return {"type": "map", "values": _avro(arguments[1], seen, f"{path}{{}}")}
+        return {"type": "map", "values": _avro(arguments[1], kinds, f"{path}{{}}")}
     if isinstance(kind, type) and issubclass(kind, Event):
-        return _record(kind, seen)
+        return _record(kind, kinds)
     if isinstance(kind, type) and issubclass(kind, Enum):
         symbols = choices(kind)
-        if all(isinstance(symbol, str) and NAME.fullmatch(symbol) for symbol in symbols) and kind.__name__ not in seen:
-            seen.add(kind.__name__)
+        if all(isinstance(symbol, str) and NAME.fullmatch(symbol) for symbol in symbols):
+            if is_defined(kind, kinds, _definition):
+                return kind.__name__
             return {"type": "enum", "name": kind.__name__, "symbols": list(symbols)}
-        if kind.__name__ in seen:
-            return kind.__name__
     return scalar_of(annotation).avro
 
 
 def _python(kind: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Any:
-    """The annotation for a type of Avro's."""
+    """Return the annotation for an Avro type; ``inside`` names the records that it is nested in."""
     if isinstance(kind, list):
-        others = [one for one in kind if one != "null"]
+        others = [member for member in kind if member != "null"]
         if len(others) != 1:
-            raise EventSchemaError(f"Avro's union {kind} is of several types; an event's field may be of one, or null.")
+            raise EventSchemaError(f"Avro's union {kind} is of several types; an event's field may have one type, or null.")
         return _python(others[0], named, inside) | None if len(kind) > 1 else _python(others[0], named, inside)
     if isinstance(kind, str):
         if kind in PYTHON:
@@ -199,12 +207,12 @@ def _python(kind: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Any:
 
 
 def _given(field: dict[str, Any], python: Any) -> Any:
-    """A field's default as Python has it."""
+    """Return the default of an Avro field as a Python value; ``msgspec.NODEFAULT`` if none, or not of the field's type."""
     if "default" not in field:
         return msgspec.NODEFAULT
     if plain(python) is bytes and isinstance(field["default"], str):
         return field["default"].encode("latin-1")
     try:
         return convert(field["default"], python, strict=False)
-    except msgspec.ValidationError:  # as a number of days for a date
+    except msgspec.ValidationError:  # such as a number of days for a date
         return msgspec.NODEFAULT

@@ -1,4 +1,4 @@
-"""Whether events of one type can be read as another: what is missing, and what is of another kind."""
+"""Compares two event types: whether events of one can be read as the other, or which fields are missing or differ."""
 
 import typing
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from penstock.kinds.event import Event, field_types
 
 
 class Leniency(NamedTuple):
-    """What is not held against a type.
+    """Differences between two types that are ignored.
 
     Parameters
     ----------
-    texts: that what JSON has no type for is wanted as a text; as it is where it is given.
-    absences: that a field may be absent, as every message within one of Protobuf's may.
+    texts: whether a wanted `str` accepts a type whose values JSON holds as texts, such as `UUID`.
+    absences: whether a given field may be null though null is not wanted: in Protobuf, any nested message may be absent.
     """
 
     texts: bool = False
@@ -27,36 +27,36 @@ STRICT = Leniency()
 
 
 def misfits(given: type[Event], wanted: type[Event], lenient: Leniency = STRICT, path: str = "") -> Iterator[str]:
-    """Why what is given cannot be read as what is wanted, a sentence's part each; nothing, where it can."""
-    there = {info.encode_name: info for info in msgspec.structs.fields(given)}
+    """Yield why events of the given type cannot be read as the wanted type, each as a predicate such as ``has no field x``."""
+    infos = {info.encode_name: info for info in msgspec.structs.fields(given)}
     given_types, wanted_types = field_types(given), field_types(wanted)
     for info in msgspec.structs.fields(wanted):
         name = f"{path}{info.encode_name}"
-        found = there.get(info.encode_name)
-        if found is None:
+        given_info = infos.get(info.encode_name)
+        if given_info is None:
             if info.required:
                 yield f"has no field {name}"
             continue
-        yield from _misfit(given_types[found.name], wanted_types[info.name], name, lenient)
+        yield from _misfit(given_types[given_info.name], wanted_types[info.name], name, lenient)
 
 
 def _misfit(given: Any, wanted: Any, name: str, lenient: Leniency) -> Iterator[str]:
     if optional(given) and not optional(wanted) and not lenient.absences:
         yield f"allows null in {name}"
         return
-    one, other = plain(given), plain(wanted)
-    origin = typing.get_origin(one)
-    if origin in (list, dict) and origin is typing.get_origin(other):
-        inner, outer = typing.get_args(one)[-1], typing.get_args(other)[-1]
-        yield from _misfit(inner, outer, f"{name}[]" if origin is list else f"{name}{{}}", lenient)
-    elif _is_event(one) and _is_event(other):
-        yield from misfits(one, other, lenient, f"{name}.")
-    elif not _reads(one, other, lenient):
-        yield f"has {_called(one)} in {name}, which is {_called(other)}"
+    given_type, wanted_type = plain(given), plain(wanted)
+    origin = typing.get_origin(given_type)
+    if origin in (list, dict) and origin is typing.get_origin(wanted_type):
+        given_inner, wanted_inner = typing.get_args(given_type)[-1], typing.get_args(wanted_type)[-1]
+        yield from _misfit(given_inner, wanted_inner, f"{name}[]" if origin is list else f"{name}{{}}", lenient)
+    elif _is_event(given_type) and _is_event(wanted_type):
+        yield from misfits(given_type, wanted_type, lenient, f"{name}.")
+    elif not _reads(given_type, wanted_type, lenient):
+        yield f"has {_called(given_type)} in {name}, which is {_called(wanted_type)}"
 
 
 def _reads(one: Any, other: Any, lenient: Leniency) -> bool:
-    """Whether values of one type are read as another; of a choice, what its values are."""
+    """Whether values of type ``one`` can be read as type ``other``; for an Enum or Literal, the type of its values counts."""
     given, wanted = kind_of(one), kind_of(other)
     if given is None or wanted is None:
         return False

@@ -1,4 +1,4 @@
-"""What registries put before a message: a zero, and the number of its schema in four bytes."""
+"""The header of messages that use a schema registry: a zero byte, and the number (id) of the schema in four bytes."""
 
 import struct
 from collections.abc import Callable
@@ -13,18 +13,18 @@ HEAD = struct.Struct(">bI")
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """How the events of a stream become messages.
+    """Encodes the events of a stream as messages with a header.
 
     Parameters
     ----------
-    number: by which the registry knows the schema.
+    number: the id of the schema in the registry.
     """
 
     number: int
     schema: Schema
 
     def message(self, event: Any) -> bytes:
-        """An event as a message; ``ValueError`` where the schema has no place for it."""
+        """Return an event as a message; raise ``ValueError`` if it does not fit the schema."""
         return HEAD.pack(0, self.number) + _writer(self.schema)(event)
 
 
@@ -34,7 +34,7 @@ def _writer(schema: Schema) -> Callable[[Any], bytes]:
 
 
 def divide(message: bytes) -> tuple[int, bytes] | None:
-    """The number of a message's schema, and its payload; None where nothing of the kind stands before it."""
+    """Split a message into the number of its schema and its payload; return None if the message has no such header."""
     if len(message) < HEAD.size or message[0]:
         return None
     return HEAD.unpack_from(message)[1], message[HEAD.size :]

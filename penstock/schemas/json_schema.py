@@ -1,4 +1,4 @@
-"""JSON Schema. Its messages are JSON, which an event type reads as it does elsewhere."""
+"""JSON Schema: schemas and messages, which are plain JSON. Only the schemas need code of their own for reading."""
 
 import json
 from collections.abc import Callable
@@ -19,33 +19,34 @@ SCALARS = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
 def text_of(event_type: type[Event]) -> str:
-    """The JSON Schema of an event type."""
+    """Return the JSON Schema of an event type, as JSON."""
     whole = schema_of_event(event_type)
     parts = whole.pop("$defs", {})
-    if "$ref" in whole:  # registries look for the type of what is described at the top
-        whole = parts.pop(event_type.__name__)
+    if "$ref" in whole:  # registries expect the type at the top level, not by a reference
+        whole = parts.pop(whole["$ref"].rpartition("/")[2])
     return json.dumps({"$schema": DRAFT, **whole, **({"$defs": parts} if parts else {})})
 
 
 def event_type_of(schema: Schema) -> type[Event]:
-    """An event type for an object."""
+    """Return an event type for a schema, which must describe an object."""
     try:
         whole = json.loads(schema.text)
     except ValueError as error:
         raise EventSchemaError(f"This is no JSON Schema ({error}): {schema.text[:200]}") from error
-    kind = _Reading(whole, dict(schema.parts)).python(whole, str(whole.get("title", "Made")), ())
+    title = str(whole.get("title", "Made")) if isinstance(whole, dict) else "Made"
+    kind = _Reading(whole, dict(schema.parts)).python(whole, title, ())
     if not (isinstance(kind, type) and issubclass(kind, Event)):
-        raise EventSchemaError("The JSON Schema is no object with properties, and events are.")
+        raise EventSchemaError("The JSON Schema is no object with properties, which an event must be.")
     return kind
 
 
 def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
-    """JSON is left to the event type."""
+    """Return a reader that returns payloads unchanged, as the event type decodes JSON itself."""
     return bytes
 
 
 def writer_of(schema: Schema) -> Callable[[Any], bytes]:
-    """Writes JSON, as everywhere; of what the schema knows."""
+    """Return a writer of events as JSON, with only the fields that the schema has."""
     made = event_type_of(schema)
     encode = json_encoder().encode
 
@@ -57,18 +58,20 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
 
 
 class _Reading:
-    """A schema that is being read.
+    """Translates one schema to annotations.
 
     Parameters
     ----------
-    parts: what it refers to besides itself, by name.
+    whole: the decoded schema. parts: the texts of other schemas that it refers to, by name.
     """
 
     def __init__(self, whole: Any, parts: dict[str, str]) -> None:
         self._whole, self._parts = whole, parts
 
     def python(self, kind: Any, name: str, inside: tuple[str, ...]) -> Any:
-        """The annotation for a schema."""
+        """Return the annotation for a part; ``name`` is for an object's event type, ``inside`` the references that led here."""
+        if not isinstance(kind, dict):  # `true` is a schema, too
+            raise EventSchemaError(f"JSON Schema's {name} is {json.dumps(kind)[:60]}, which does not say of what type it is.")
         if "$ref" in kind:
             return self._referred(kind["$ref"], inside)
         if "enum" in kind or "const" in kind:
@@ -90,29 +93,31 @@ class _Reading:
         raise EventSchemaError(f"JSON Schema's {json.dumps(kind)[:100]} has no counterpart among the types of events.")
 
     def _referred(self, place: str, inside: tuple[str, ...]) -> Any:
+        """Return the annotation for a reference, ``DOCUMENT#POINTER``; without a document, into the schema itself."""
         if place in inside:
             raise EventSchemaError(f"JSON Schema's {place} holds itself, which no event can.")
         document, _, pointer = place.partition("#")
         try:
-            found = json.loads(self._parts[document]) if document else self._whole
+            target = json.loads(self._parts[document]) if document else self._whole
             for step in filter(None, pointer.split("/")):
-                found = found[step.replace("~1", "/").replace("~0", "~")]
+                target = target[step.replace("~1", "/").replace("~0", "~")]
         except (KeyError, ValueError, TypeError) as error:
             raise EventSchemaError(f"JSON Schema's {place} is not to be found.") from error
         own = _Reading(json.loads(self._parts[document]), self._parts) if document else self
-        return own.python(found, str(found.get("title") or pointer.rpartition("/")[2] or "Made"), (*inside, place))
+        title = target.get("title") if isinstance(target, dict) else None
+        return own.python(target, str(title or pointer.rpartition("/")[2] or "Made"), (*inside, place))
 
     def _choice(self, values: list[Any]) -> Any:
         kinds = {type(value) for value in values if value is not None}
         if len(kinds) != 1 or not kinds <= {str, int}:
-            raise EventSchemaError(f"JSON Schema's enum {values} is not of texts alone, or of whole numbers alone.")
+            raise EventSchemaError(f"JSON Schema's enum {values} may hold only strings, or only integers, besides null.")
         choice: Any = Literal[tuple(value for value in values if value is not None)]
         return choice | None if None in values else choice
 
     def _union(self, kinds: list[Any], name: str, inside: tuple[str, ...]) -> Any:
-        others = [kind for kind in kinds if kind.get("type") != "null"]
+        others = [kind for kind in kinds if not isinstance(kind, dict) or kind.get("type") != "null"]
         if len(others) != 1:
-            raise EventSchemaError(f"JSON Schema's {name} is of several types; an event's field may be of one, or null.")
+            raise EventSchemaError(f"JSON Schema's {name} is of several types; an event's field may have one type, or null.")
         python = self.python(others[0], name, inside)
         return python | None if len(kinds) > 1 else python
 
@@ -120,21 +125,21 @@ class _Reading:
         if "properties" not in kind:
             more = kind.get("additionalProperties")
             if not isinstance(more, dict):
-                raise EventSchemaError(f"JSON Schema's {name} is an object of which nothing is said.")
+                raise EventSchemaError(f"JSON Schema's {name} has neither properties nor a schema as additionalProperties.")
             return dict[str, self.python(more, name, inside)]  # type: ignore[misc]
         required = set(kind.get("required", ()))
         fields: list[tuple[str, Any, Any]] = []
-        for field, given in kind["properties"].items():
-            python = self.python(given, field.title(), inside)
+        for field, described in kind["properties"].items():
+            python = self.python(described, field.title(), inside)
             if field in required:
                 fields.append((field, python, msgspec.NODEFAULT))
-            elif "default" in given and given["default"] is not None:
-                fields.append((field, python, convert(given["default"], python, strict=False)))
+            elif "default" in described and described["default"] is not None:
+                fields.append((field, python, convert(described["default"], python, strict=False)))
             else:
                 fields.append((field, python | None, None))
         return made_type("".join(part.title() if part.islower() else part for part in name.split()), fields)
 
 
 def formatted(form: str) -> type:
-    """The type of texts of a format."""
+    """Return the Python type for a string with a ``format`` in JSON Schema; `str` if the format is unknown."""
     return next((kind.python for kind in kinds() if form and kind.json_schema == form), str)

@@ -1,26 +1,27 @@
-"""Protobuf, by Google's own compiler and runtime. What it has no type for are texts; what is absent has its default."""
+"""Protobuf, by Google's compiler and runtime. Types that Protobuf lacks become texts; absent fields have their defaults."""
 
+import subprocess
+import sys
 import tempfile
 import typing
 from collections.abc import Callable
-from contextlib import redirect_stderr
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib.resources import files
-from io import StringIO
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import grpc_tools
 import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from grpc_tools import protoc
 
 from penstock.errors import EventSchemaError
 from penstock.kinds.annotations import optional, plain, scalar_of
 from penstock.kinds.coding import convert, to_builtins
 from penstock.kinds.event import Event, field_types
+from penstock.schemas.names import is_defined
 from penstock.schemas.schema import Schema, Values, made_type, zoned
 
 FILE = "schema.proto"
@@ -33,8 +34,9 @@ WRAPPERS = {
 
 
 def _within(bits: int, *, signed: bool) -> Any:
+    """Return an annotation for integers of a number of bits."""
     least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    return Annotated[int, msgspec.Meta(ge=least, le=min(most, 2**63 - 1))]  # msgspec's bounds are of 64 bits at most
+    return Annotated[int, msgspec.Meta(ge=least, le=min(most, 2**63 - 1))]  # msgspec's bounds have at most 64 bits
 
 
 PYTHON = {
@@ -51,13 +53,21 @@ PYTHON = {
     FieldDescriptor.TYPE_STRING: (str, ""),
     FieldDescriptor.TYPE_BYTES: (bytes, b""),
 }
+"""The annotation and the default of each scalar type of Protobuf."""
+
+
+def _definition(kind: type) -> dict[str, list[str]]:
+    """Return the lines of an event type's message, and of those in it, by name."""
+    messages: dict[str, list[str]] = {}
+    _message(kind, messages, {}, set())
+    return messages
 
 
 def text_of(event_type: type[Event]) -> str:
-    """The ``.proto`` file of an event type. Its fields are numbered as they are declared: append new ones."""
+    """Return the ``.proto`` file of an event type. Fields are numbered in declaration order, so append new ones."""
     messages: dict[str, list[str]] = {}
     imports: set[str] = set()
-    _message(event_type, messages, imports)
+    _message(event_type, messages, {}, imports)
     imported = [f'import "google/protobuf/{name}.proto";' for name in sorted(imports)]
     lines = ['syntax = "proto3";', *([""] if imported else []), *imported]
     for name in [event_type.__name__, *(name for name in messages if name != event_type.__name__)]:
@@ -66,12 +76,12 @@ def text_of(event_type: type[Event]) -> str:
 
 
 def event_type_of(schema: Schema) -> type[Event]:
-    """An event type for a file's first message."""
+    """Return an event type for the first message of a ``.proto`` file."""
     return _python(_descriptor(schema, (0,)), ())
 
 
 def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
-    """Reads what begins with the place of the message in the file, as registries have it."""
+    """Return a reader of payloads, which begin with the indexes of their message type, as schema registries require."""
 
     def read(payload: bytes) -> Values:
         place, rest = _place(payload)
@@ -83,7 +93,7 @@ def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
 
 
 def writer_of(schema: Schema) -> Callable[[Any], bytes]:
-    """Writes a file's first message, with its place before it."""
+    """Return a writer of payloads of the file's first message, preceded by its index."""
     descriptor = _descriptor(schema, (0,))
     made, message_type = event_type_of(schema), message_factory.GetMessageClass(descriptor)
 
@@ -98,23 +108,25 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
 
 @lru_cache(maxsize=64)
 def _file(schema: Schema) -> Any:
-    """The descriptor of a schema's file.
+    """Compile a schema, and return the descriptor of its file.
 
     Raises
     ------
-    EventSchemaError: the compiler refuses it.
+    EventSchemaError: the compiler refuses the schema.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        root, said = Path(scratch), StringIO()
+        root = Path(scratch)
         for name, text in (*schema.parts, (FILE, schema.text)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         made = root / "made"
-        own = str(files("grpc_tools").joinpath("_proto"))
-        with redirect_stderr(said):
-            code = protoc.main(["protoc", f"-I{root}", f"-I{own}", "--include_imports", f"--descriptor_set_out={made}", FILE])
-        if code:
-            raise EventSchemaError(f"This is no Protobuf schema: {schema.text[:200]}")
+        own = str(files(grpc_tools).joinpath("_proto"))
+        # The compiler writes its errors to the process's standard error, so it runs in a process of its own.
+        arguments = [f"-I{root}", f"-I{own}", "--include_imports", f"--descriptor_set_out={made}", FILE]
+        compiled = subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], capture_output=True, text=True)
+        if compiled.returncode:
+            reason = " ".join(compiled.stderr.split())
+            raise EventSchemaError(f"This is no Protobuf schema ({reason[:300]}): {schema.text[:200]}")
         together = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
     pool = descriptor_pool.DescriptorPool()
     for file in together.file:
@@ -123,19 +135,21 @@ def _file(schema: Schema) -> Any:
 
 
 def _descriptor(schema: Schema, place: tuple[int, ...]) -> Descriptor:
-    """The message at a place: which in the file, which within that, and so on."""
-    found = _file(schema)
-    messages = list(found.message_types_by_name.values())
+    """Return a message type by its indexes: first in the file, then within that message type, and so on."""
+    file = _file(schema)
+    messages = list(file.message_types_by_name.values())
     if not messages:
         raise EventSchemaError("The Protobuf schema has no message.")
-    descriptor: Descriptor = messages[place[0]]
-    for number in place[1:]:
-        descriptor = descriptor.nested_types[number]
+    for number in place:
+        if not 0 <= number < len(messages):
+            raise EventSchemaError(f"A payload names message type {'.'.join(map(str, place))}, which its schema does not have.")
+        descriptor: Descriptor = messages[number]
+        messages = descriptor.nested_types
     return descriptor
 
 
 def _place(payload: bytes) -> tuple[tuple[int, ...], bytes]:
-    """The place that stands before a message: how many numbers, and these; a single 0 is the first message."""
+    """Split a payload into its message type's indexes, which their number precedes (0 is the first type), and the message."""
     count, at = _zigzag(payload, 0)
     if count == 0:
         return (0,), payload[at:]
@@ -147,6 +161,7 @@ def _place(payload: bytes) -> tuple[tuple[int, ...], bytes]:
 
 
 def _zigzag(payload: bytes, at: int) -> tuple[int, int]:
+    """Read a zigzag-encoded integer of variable length at a position; return it, and the position behind it."""
     value = shift = 0
     while True:
         byte = payload[at]
@@ -157,20 +172,20 @@ def _zigzag(payload: bytes, at: int) -> tuple[int, int]:
 
 
 def _values(message: Any) -> Values:
-    """What a message says of its fields."""
-    found: Values = {}
+    """Return the values of a message's fields; a field that records its presence is left out when absent."""
+    values: Values = {}
     for field in message.DESCRIPTOR.fields:
         if field.has_presence and not message.HasField(field.name):
             continue
         value = getattr(message, field.name)
         if _is_map(field):
             inner = field.message_type.fields_by_name["value"]
-            found[field.name] = {key: _value(inner, value[key]) for key in value}
+            values[field.name] = {key: _value(inner, value[key]) for key in value}
         elif field.is_repeated:
-            found[field.name] = [_value(field, each) for each in value]
+            values[field.name] = [_value(field, each) for each in value]
         else:
-            found[field.name] = _value(field, value)
-    return found
+            values[field.name] = _value(field, value)
+    return values
 
 
 def _value(field: FieldDescriptor, value: Any) -> Any:
@@ -188,6 +203,7 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _python(descriptor: Descriptor, inside: tuple[str, ...]) -> type[Event]:
+    """Return an event type for a message type; ``inside`` names the message types that it is nested in."""
     if descriptor.full_name in inside:
         raise EventSchemaError(f"Protobuf's message {descriptor.full_name} holds itself, which no event can.")
     within = (*inside, descriptor.full_name)
@@ -195,11 +211,11 @@ def _python(descriptor: Descriptor, inside: tuple[str, ...]) -> type[Event]:
 
 
 def _typed(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Any]:
-    """A field's annotation and default."""
+    """Return a field's annotation and default."""
     if _is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         if key.type != FieldDescriptor.TYPE_STRING:
-            raise EventSchemaError(f"Protobuf's map {field.full_name} has keys that are no text.")
+            raise EventSchemaError(f"Protobuf's map {field.full_name} has keys that are not strings, as an event's dict needs.")
         return dict[str, _single(value, inside)[0]], {}  # type: ignore[misc]
     kind, default = _single(field, inside)
     if field.is_repeated:
@@ -210,6 +226,7 @@ def _typed(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 def _single(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Any]:
+    """Return the annotation and default of one value of a field, which may be repeated."""
     if field.type == FieldDescriptor.TYPE_ENUM:
         names = tuple(value.name for value in field.enum_type.values)
         return Literal[names], names[0]
@@ -231,7 +248,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _shown(value: Any) -> Any:
-    """Values as Protobuf's JSON has them: no nulls, and a time span in seconds."""
+    """Return values as Protobuf's JSON mapping represents them: without nulls, durations in seconds, NaN as text."""
     if isinstance(value, dict):
         return {name: _shown(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -244,44 +261,44 @@ def _shown(value: Any) -> Any:
     return zoned(value).isoformat() if isinstance(value, datetime) else value
 
 
-def _message(event_type: type[Event], messages: dict[str, list[str]], imports: set[str]) -> str:
+def _message(event_type: type[Event], messages: dict[str, list[str]], kinds: dict[str, type], imports: set[str]) -> str:
+    """Add the lines of an event type's message, and of the messages in it, to ``messages``; return its name."""
     name = event_type.__name__
-    if name not in messages:
+    if not is_defined(event_type, kinds, _definition):
         messages[name] = []
         annotations = field_types(event_type, annotated=True)
-        messages[name] += [
-            f"  {_declared(annotations[info.name], f'{name}.{info.encode_name}', messages, imports)} {info.encode_name} = "
-            f"{number};"
-            for number, info in enumerate(msgspec.structs.fields(event_type), 1)
-        ]
+        for number, info in enumerate(msgspec.structs.fields(event_type), 1):
+            declared = _declared(annotations[info.name], f"{name}.{info.encode_name}", messages, kinds, imports)
+            messages[name].append(f"  {declared} {info.encode_name} = {number};")
     return name
 
 
-def _declared(annotation: Any, path: str, messages: dict[str, list[str]], imports: set[str]) -> str:
+def _declared(annotation: Any, path: str, messages: dict[str, list[str]], kinds: dict[str, type], imports: set[str]) -> str:
+    """Return the type of a field as declared in a ``.proto`` file, with ``repeated`` or ``optional`` where needed."""
     kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (list, dict) and optional(annotation):
-        raise EventSchemaError(f"Field {path}: Protobuf has no list or map that may be absent; make it empty by default.")
+        raise EventSchemaError(f"Field {path}: Protobuf has no list or map that may be null; make it empty by default.")
     if origin is list:
-        return f"repeated {_named(arguments[0], f'{path}[]', messages, imports)}"
+        return f"repeated {_named(arguments[0], f'{path}[]', messages, kinds, imports)}"
     if origin is dict:
-        return f"map<string, {_named(arguments[1], f'{path}{{}}', messages, imports)}>"
-    named = _present(annotation, path, messages, imports)
+        return f"map<string, {_named(arguments[1], f'{path}{{}}', messages, kinds, imports)}>"
+    named = _present(annotation, path, messages, kinds, imports)
     return f"optional {named}" if optional(annotation) else named
 
 
-def _named(annotation: Any, path: str, messages: dict[str, list[str]], imports: set[str]) -> str:
-    """The name of the type of what stands in a list or a map."""
+def _named(annotation: Any, path: str, messages: dict[str, list[str]], kinds: dict[str, type], imports: set[str]) -> str:
+    """Return the Protobuf type of the values in a list or a map."""
     if typing.get_origin(plain(annotation)) in (list, dict) or optional(annotation):
-        raise EventSchemaError(f"Field {path}: Protobuf has no list or map within one, and no null; put it into an event.")
-    return _present(annotation, path, messages, imports)
+        raise EventSchemaError(f"Field {path}: in a list or map, Protobuf has no list, map or null; put it into an event.")
+    return _present(annotation, path, messages, kinds, imports)
 
 
-def _present(annotation: Any, path: str, messages: dict[str, list[str]], imports: set[str]) -> str:
-    """The name of the type of an annotation's values that are not None."""
+def _present(annotation: Any, path: str, messages: dict[str, list[str]], kinds: dict[str, type], imports: set[str]) -> str:
+    """Return the Protobuf type of an annotation's values other than None."""
     kind = plain(annotation)
     if isinstance(kind, type) and issubclass(kind, Event):
-        return _message(kind, messages, imports)
+        return _message(kind, messages, kinds, imports)
     name = scalar_of(annotation).protobuf
     if name in IMPORTED:
         imports.add(IMPORTED[name])

@@ -1,4 +1,4 @@
-"""A schema as registries keep it, and what every format can do with one."""
+"""Schemas as schema registries store them, and what can be done with a schema of any format."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -13,24 +13,24 @@ from penstock.extras import needs
 from penstock.kinds.event import Event
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
-"""A format, as registries call it."""
+"""The formats of schemas, by the names that schema registries use."""
 
 FORMATS: dict[str, Kind] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
-"""As users call them."""
+"""The formats by the names that users write."""
 
 Values = dict[str, Any]
-"""What a message says of an event's fields, in Python's own types."""
+"""The values that a message has for an event's fields, by field, as Python objects."""
 
 _MODULES = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """A schema.
+    """A schema of messages, in one of the formats.
 
     Parameters
     ----------
-    text: of an Avro schema or a JSON Schema, JSON; of Protobuf, a ``.proto`` file, whose first message is meant.
-    parts: names and texts of the schemas that it refers to, each after those that it refers to itself.
+    text: JSON for Avro and JSON Schema; for Protobuf a ``.proto`` file, whose first message is the type of events.
+    parts: names and texts of the schemas that it refers to; a schema comes after the ones that it refers to itself.
     """
 
     kind: Kind
@@ -39,31 +39,31 @@ class Schema(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, event_type: type[Event], kind: Kind) -> "Schema":
-        """The schema of an event type.
+        """Return the schema of an event type.
 
         Raises
         ------
-        EventSchemaError: the format has nothing for a field's type.
-        MissingExtraError: what reads the format is not installed.
+        EventSchemaError: the format cannot represent a field's type.
+        MissingExtraError: the library for the format is not installed.
         """
         text: str = _format(kind).text_of(event_type)
         return cls(kind, text)
 
     def event_type(self) -> type[Event]:
-        """An event type whose events are the schema's.
+        """Return an event type for messages of the schema.
 
         Raises
         ------
-        EventSchemaError: it has something that no event can carry, or is no such schema.
-        MissingExtraError: what reads the format is not installed.
+        EventSchemaError: the schema has a type that no event can hold, or is not valid in its format.
+        MissingExtraError: the library for the format is not installed.
         """
         made: type[Event] = _format(self.kind).event_type_of(self)
         return made
 
     def reader(self) -> Callable[[bytes], Values | bytes]:
-        """What reads a message's payload (without what registries put before it); where it is JSON, that remains to be done.
+        """Return a function that decodes a message's payload, without the header of a registry; JSON is returned undecoded.
 
-        The reader raises what its library does where the payload is of another schema.
+        If a payload is of another schema, the function raises the error of the format's library.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class Schema(msgspec.Struct, frozen=True):
         return made
 
     def writer(self) -> Callable[[Any], bytes]:
-        """What writes an event as a payload; ``ValueError`` where the schema has no place for it.
+        """Return a function that encodes an event as a payload; it raises ``ValueError`` if the event does not fit the schema.
 
         Raises
         ------
@@ -89,17 +89,17 @@ def _format(kind: Kind) -> ModuleType:
 
 
 def made_type(name: str, fields: Iterable[tuple[str, Any, Any]]) -> type[Event]:
-    """An event type of fields, types and defaults (``msgspec.NODEFAULT`` for none); Python's own words get an underscore."""
-    ordered = sorted(fields, key=lambda field: field[2] is not msgspec.NODEFAULT)  # those with defaults last
+    """Make an event type of names, types and defaults (or ``msgspec.NODEFAULT``); a Python keyword gets an underscore."""
+    ordered = sorted(fields, key=lambda field: field[2] is not msgspec.NODEFAULT)  # msgspec wants required fields first
     names = {field: f"{field}_" if iskeyword(field) else field for field, _, _ in ordered}
     body: dict[str, Any] = {
         names[field]: default for field, _, default in ordered if default is not msgspec.NODEFAULT
-    }  # of an empty list or dict, msgspec gives each event its own
+    }  # msgspec copies an empty list or dict for each event
     body |= {"__annotations__": {names[field]: kind for field, kind, _ in ordered}, "__module__": __name__}
     renamed = {python: field for field, python in names.items() if python != field}
     return new_class(name, (Event,), {"rename": renamed or None}, lambda namespace: namespace.update(body))
 
 
 def zoned(moment: datetime) -> datetime:
-    """A time with a zone: one without is of UTC, as it is in columns."""
+    """Return a time with a zone: UTC is added to a time without one, as in columns."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

@@ -17,7 +17,7 @@ PATIENCE_S = 30.0
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Hold a lock on a file or directory within the block. Only processes that ask for it heed it; a store has no locks.
+    """Hold an advisory lock on a file or directory within the block; does nothing on an object store, which has no locks.
 
     Raises
     ------

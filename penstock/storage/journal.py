@@ -143,7 +143,7 @@ def lines_after(path: Path, number: int) -> tuple[list[bytes], int, bool]:
 
 
 def clear(path: Path) -> None:
-    """Remove all lines of a journal, if it is there, and fence any process that has it open."""
+    """Remove all lines of a journal, if it exists, and fence any process that has it open."""
     if is_local(path):
         remove(path)
     elif entries := _entries(path):

@@ -146,7 +146,7 @@ def test_a_table_belongs_to_its_run(database, tmp_path):
     sink = bound(uri, Total, tmp_path)
     sink.claim("r1", ())
     sink.deliver("main", 7, staged(sink, Total, [Total("a", 1, 1)]))
-    with pytest.raises(SinkError, match="table Out of .* holds what is not of this run"):
+    with pytest.raises(SinkError, match="table Out of .* holds data that is not of this run"):
         bound(uri, Total, tmp_path).claim("r2", ())
     bound(f"{uri}?table=else", Total, tmp_path).claim("r2", ())
     fresh = bound(uri, Total, tmp_path)

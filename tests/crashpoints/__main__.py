@@ -14,6 +14,7 @@ from crashpoints.campaign import Campaign, table
 from crashpoints.crash_servers import running
 from crashpoints.on_spark import campaign as on_spark
 from crashpoints.points import HOWS
+from crashpoints.random_graphs import workload_of
 from crashpoints.runner import Start
 from crashpoints.workloads import SERVERS, WORKLOADS, Workload
 
@@ -29,11 +30,23 @@ def _starts(text: str) -> tuple[Start, ...]:
     return tuple(map(_start, text.split(",")))
 
 
+def _workload(name: str) -> Workload:
+    if re.fullmatch(r"graph-\d+", name):
+        return workload_of(int(name.partition("-")[2]))
+    for workload in WORKLOADS:
+        if workload.name == name:
+            return workload
+    raise argparse.ArgumentTypeError(f"{name!r} is no workload: there are {', '.join(known.name for known in WORKLOADS)}")
+
+
 def main() -> int:
     """Returns 1 where something is wrong."""
     parser = argparse.ArgumentParser(prog="scripts/crashpoints", description=__doc__)
     names = [workload.name for workload in WORKLOADS]
-    parser.add_argument("--only", action="append", choices=names, metavar="WORKLOAD", help=f"one of {', '.join(names)}")
+    parser.add_argument(
+        "--only", action="append", type=_workload, metavar="WORKLOAD", help=f"graph-SEED, or one of {', '.join(names)}"
+    )
+    parser.add_argument("--graphs", type=int, default=0, help="so many random graphs in random groups, instead of those")
     parser.add_argument("--how", action="append", choices=HOWS, help="what befalls at single points; all of them unless given")
     parser.add_argument("--share", type=float, default=1.0, help="of the single points, by chance")
     parser.add_argument("--pairs", type=int, default=3000, help="how many pairs of points, by chance")
@@ -43,7 +56,8 @@ def main() -> int:
     parser.add_argument("--on-spark", action="store_true", help="on Spark, at the steps of commits, each some 30 s")
     parser.add_argument("--at", type=_starts, help="one try: HOW@POINT[#SEED][,HOW@POINT[#SEED]]")
     given = parser.parse_args()
-    wanted = [workload for workload in WORKLOADS if workload.name in (given.only or names)]
+    seeds = random.Random(given.seed).sample(range(10**6), given.graphs)
+    wanted = given.only or [*map(workload_of, seeds)] or WORKLOADS
     wanted = [workload for workload in wanted if given.on_spark or not workload.by_spark]
     if given.without_servers:
         wanted = [workload for workload in wanted if not workload.server]

@@ -53,6 +53,8 @@ class Session:
             get=self._settings.get, set=self._settings.__setitem__, unset=lambda name: self._settings.pop(name, None)
         )
         self.heard: Callable[[dict[str, Any]], None] = lambda progress: None
+        self.paces: Mapping[str, int] = {}
+        """By the name of a group, which of so many times that it is asked it takes a step."""
 
 
 def stand_in() -> None:
@@ -126,7 +128,7 @@ class Query:
         self._failure: Exception | None = None
         self._watermark_ms, self._before_ms = 0, 0
         self._greatest: dict[int, int] = {}
-        self._running = False
+        self._running, self._asked = False, 0
         tracker = SimpleNamespace(currentWatermark=lambda: self._watermark_ms, setWatermark=self._raise)
         self._jsq = SimpleNamespace(streamingQuery=lambda: SimpleNamespace(watermarkTracker=lambda: tracker))
 
@@ -173,6 +175,9 @@ class Query:
 
     def _step(self) -> None:
         if self._failure is not None or self not in self._spark.streams.active or self._running:
+            return
+        self._asked += 1
+        if self._asked % self._spark.paces.get(self._group.group.name.partition("-")[0], 1):
             return
         self._running = True
         try:

@@ -15,6 +15,7 @@ from crashpoints.standin import Session
 from crashpoints.workloads import WORKLOADS
 from msgspec import structs
 
+from penstock.connectors.files.hop import HopSource
 from penstock.engine.running.ledger import Ledger
 from penstock.engine.running.recording import Recording
 from penstock.runtime.output import FileOutput
@@ -116,6 +117,21 @@ def test_a_driver_that_is_not_fenced_is_found(place, monkeypatch):
     monkeypatch.setattr(journal._DiskJournal, "_is_ours", lambda self: True)
     monkeypatch.setattr(Recording, "refuse_taken_over", lambda self: None)
     assert first_wrong(place, "two-groups", PAUSE, "batches-") is not None
+
+
+def test_files_between_groups_that_only_one_of_them_has_read_are_found_missing(place, monkeypatch):
+    def removed(self, run, positions):
+        for position in positions:
+            for file in self._divide(position)[0]:
+                file.unlink(missing_ok=True)
+
+    monkeypatch.setattr(HopSource, "note_progress", removed)
+    assert first_wrong(place, "two-readers", KILL, "batches-third") is not None
+
+
+def test_random_graphs_in_random_groups():
+    said = campaign("--graphs", "4", "--share", "0.01", "--pairs", "20")
+    assert said.startswith("Seed ")
 
 
 def test_an_output_that_loses_a_row_is_found(place, monkeypatch):

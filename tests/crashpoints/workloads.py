@@ -45,7 +45,7 @@ class Workload:
 
     Parameters
     ----------
-    app: its name in `crash_apps.py`.
+    app: its name in the file ``apps``.
     sources: URIs by name; ``{0}`` is the world, ``{at}`` where the server is, ``{name}`` a name that no other try has.
     sinks: the same; those without are JSON Lines in the run's directory.
     prepare: puts the input into a world.
@@ -73,16 +73,22 @@ class Workload:
     """What its first group's ledger is called."""
     first: Callable[[Path], None] | None = None
     steering: Callable[[Path], Any] | None = None
+    apps: Path = APPS
+    """The file of its application."""
+    paces: Mapping[str, int] = field(default_factory=dict)
+    """By the name of a group, how much slower it is than the others."""
 
     def load(self) -> tuple[App, AppReference]:
         """The application."""
-        return load_app(f"{APPS}:{self.app}")
+        return load_app(f"{self.apps}:{self.app}")
 
     def start(self, world: Path, spark: Any, **options: Any) -> None:
         """A start of the run, as the command would."""
         app, application = self.load()
         if self.first is not None:
             self.first(world)
+        if self.paces:
+            spark.paces = self.paces
         run(
             app,
             RunOptions(
@@ -440,7 +446,14 @@ WORKLOADS = [
     replace(FILES_OUT, name="two-groups", groups={"Counter": "second"}),
     _into("two-groups-sqlite", "sqlite:{}/out.db", groups={"Counter": "second"}),
     Workload(
-        "two-readers", "shared", ONE_A_BATCH, {}, words_in, counted_and_copied, groups={"Counter": "second", "copy": "third"}
+        "two-readers",
+        "shared",
+        ONE_A_BATCH,
+        {},
+        words_in,
+        counted_and_copied,
+        groups={"Counter": "second", "copy": "third"},
+        paces={"third": 4},
     ),
     SPANS,
     replace(SPANS, name="windows-two-groups", groups={"Watcher": "second"}),

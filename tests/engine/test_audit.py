@@ -21,10 +21,11 @@ from pyiceberg.catalog import load_catalog
 from penstock.adapter import EventLog
 from penstock.app.loader import load_app
 from penstock.audit.auditor import Auditor
+from penstock.audit.sample import Sample
 from penstock.cli.main import cli
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.topic import ID_HEADER, Topic
-from penstock.errors import RunFailedError
+from penstock.errors import ConfigurationError, RunFailedError
 from penstock.runs.report import report_of_run
 from penstock.runtime.codec import Codec
 
@@ -195,6 +196,35 @@ def test_a_result_that_is_missing_is_shown_with_its_input(run_app, words, tmp_pa
         assert "it is on: stop it first" in ended.output
     ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--since", "2999-01-01"])
     assert ended.exit_code == 0, "what was committed before need not be there any more"
+
+
+def test_a_sample_has_a_row_in_both_places_or_in_neither(run_app, words):
+    sources = words(*(f"word {number}" for number in range(200)))
+    result = run_app("passed", file=APPS, sources=sources)
+    file = next((result.directory / "output" / "Out").glob("*.jsonl"))
+    shares = [0.02, 0.1, 0.3, 0.6, 1]
+    whole = [audited(result, "passed", sources, sample=Sample(share)) for share in shares]
+    assert [audit.verdict for audit in whole] == ["sound"] * len(shares)
+    sizes = [audit.sinks["Out"].held for audit in whole]
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == 200
+    assert all(abs(size - 200 * share) < 30 for size, share in zip(sizes, shares, strict=True))
+    file.write_text("".join(f"{row}\n" for row in file.read_text().splitlines()[:-50]))
+    missing = [audited(result, "passed", sources, sample=Sample(share)).sinks["Out"].missing for share in shares]
+    assert missing == sorted(missing)
+    assert missing[-1] == 50
+    assert abs(missing[3] - 30) < 15
+    ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--sample", "60%"])
+    assert "a sample of 60% of the rows in sinks was compared" in ended.output
+    assert f"{missing[3]} missing" in ended.output
+
+
+@pytest.mark.parametrize("share", ["0", "-1", "1.5", "101%", "half", "nan", ""])
+def test_a_share_that_is_none_is_refused(share, tmp_path, run_app, words):
+    result = run_app("passed", file=APPS, sources=words("a"))
+    ended = CliRunner().invoke(cli, ["audit", str(result.directory), f"--sample={share}"])
+    assert isinstance(ended.exception, ConfigurationError)
+    assert "share of the rows" in str(ended.exception)
 
 
 def test_what_the_run_has_counted_is_counted_again(run_app, words):

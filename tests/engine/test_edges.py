@@ -100,7 +100,7 @@ def test_packed_files_are_counted_as_they_are_read(run_app, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"), [("a:b.jsonl", "has the character : in its name.*rename it"), ("a.jsonl.zst", "packed as .zst")]
+    ("name", "sentence"), [("a:b.jsonl", "has the character : in its name.*rename it"), ("a.jsonl.zst", "compressed as .zst")]
 )
 def test_files_that_cannot_be_read_are_refused_at_the_start(run_app, tmp_path, name, sentence):
     write(tmp_path / "in" / name, "a")
@@ -241,7 +241,7 @@ def test_a_run_that_was_killed_before_its_first_batch_was_planned_begins_again(r
     for log in ("offsets", "commits", "sources"):
         shutil.rmtree(directory / "checkpoint" / "main" / log)
     (directory / "batches-main.jsonl").write_text("")
-    for path in (*(directory / "output").rglob("0*.jsonl"), *(directory / "output").rglob(".penstock-reached")):
+    for path in (*(directory / "output").rglob("0*.jsonl"), *(directory / "output").rglob(".penstock-reached*")):
         path.unlink()
     assert counts(run_app("counter", **options)) == fine(2)
 

@@ -15,7 +15,7 @@ from penstock.runtime.arrivals import Arrivals
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.output import LETTERS, FileOutput, SinkFiles
-from penstock.runtime.places import Place, Seen, fingerprint
+from penstock.runtime.places import Place, Seen
 from penstock.testing.driver import Attempt, TopologyDriver
 
 
@@ -32,8 +32,8 @@ def test_a_fingerprint_is_the_same_in_any_order_and_adds_up(rows, draw):
     mixed = list(rows)
     draw.shuffle(mixed)
     cut = len(rows) // 2
-    assert fingerprint(lineage(rows)) == fingerprint(lineage(mixed))
-    assert fingerprint(lineage(rows)) == (fingerprint(lineage(mixed[:cut])) + fingerprint(lineage(mixed[cut:]))) % 2**64
+    assert lineage(rows).fingerprint() == lineage(mixed).fingerprint()
+    assert lineage(rows).fingerprint() == (lineage(mixed[:cut]).fingerprint() + lineage(mixed[cut:]).fingerprint()) % 2**64
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=2, max_size=30, unique=True), st.data())

@@ -284,7 +284,7 @@ def test_json_schema_is_what_others_check_by():
         ("PROTOBUF", "message", "no Protobuf schema"),
         ("PROTOBUF", 'syntax = "proto3";', "no message"),
         ("PROTOBUF", 'syntax = "proto3"; message A { A a = 1; }', "holds itself"),
-        ("PROTOBUF", 'syntax = "proto3"; message A { map<int32, string> m = 1; }', "no text"),
+        ("PROTOBUF", 'syntax = "proto3"; message A { map<int32, string> m = 1; }', "not strings"),
         ("JSON", "{", "no JSON Schema"),
         ("JSON", '{"type": "string"}', "no object"),
         ("JSON", '{"type":"object","properties":{"x":{}}}', "no counterpart"),

@@ -7,7 +7,7 @@ SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "cs
 
 
 def format_of(place: str) -> str:
-    """The format of a path without a scheme: by its suffix, or that of the first file in it that has one."""
+    """Return the format of a path without a scheme: by its suffix, or by that of the first file in it with a known suffix."""
     path = path_of(place)
     children = [path / name for name in sorted(durable.names(path))] if path.is_dir() else []
-    return next((SUFFIXES[each.suffix] for each in (path, *children) if each.suffix in SUFFIXES), "jsonl")
+    return next((SUFFIXES[entry.suffix] for entry in (path, *children) if entry.suffix in SUFFIXES), "jsonl")

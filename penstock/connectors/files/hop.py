@@ -1,4 +1,4 @@
-"""The Parquet files that one group of a run leaves for another."""
+"""Hops: directories of Parquet files by which one group of a run hands a stream on to another."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from penstock.storage.place import path_of
 
 
 class HopSource(FileSource):
-    """A directory with one of files for each group that makes the stream. An event keeps its birth."""
+    """A stream from other groups: a directory with a subdirectory for each group that writes it. Events keep their birth."""
 
     def __init__(self, source: Source[Any], directory: Path) -> None:
-        # Not */*.parquet: Spark looks up each file that a pattern names, beyond 32 of them in a job of its own.
+        # Not */*.parquet: Spark looks up every path that a pattern matches, and runs a job to do so if there are over 32.
         super().__init__(source, Uri("parquet", f"{directory}/*"), {})
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
@@ -24,7 +24,7 @@ class HopSource(FileSource):
         return Reading("binaryFile", ("path", f"{started_us} AS born", f"{WRITTEN} AS major"), options, self._path, FILES)
 
     def note_progress(self, run: str, positions: list[Position]) -> None:
-        """Remove the files that all groups have read for good; what they held is in the ledgers of these groups."""
+        """Remove the files that all reading groups have in committed batches; these groups' ledgers count their events."""
         for file in set.intersection(*(set(self._divide(position)[0]) for position in positions)):
             file.unlink(missing_ok=True)
 
@@ -38,4 +38,4 @@ class HopSource(FileSource):
         ]
 
     def _check(self) -> None:
-        """There may be no file yet."""
+        """Check nothing: there may be no file yet."""

@@ -1,4 +1,4 @@
-"""How a worker reads one file: each by its own header or schema, whatever other files have."""
+"""Reads single files in workers, each by its own header or schema, which may differ from other files'."""
 
 import csv
 import zlib
@@ -20,20 +20,20 @@ from penstock.storage.records import STRANGE, Records, misnamed, text_in
 
 ROWS_AT_ONCE = 8192
 Part: TypeAlias = pa.RecordBatch | list[Any]
-"""Some rows of a file: typed columns, those of a hop with `BORN` and `ROOT`; or, of CSV, texts by field, or what they
-misfit; or lines of bytes.
+"""Some rows of a file: for Parquet a record batch (in a hop with `BORN` and `ROOT`), for CSV dicts of texts by field, for other
+formats lines of bytes. Rows that are no events are `Misfit`.
 """
 
 
 @dataclass(frozen=True)
 class FileReader:
-    """Reads a file of a format in parts. It travels to executors.
+    """Reads files of a format in parts. It is pickled and sent to executors.
 
     Parameters
     ----------
     source: the name of the source. event_type: the name of its events' type.
-    schema: of the events as columns.
-    encoding: of texts; None for UTF-8.
+    schema: of the events.
+    encoding: of text files; None for UTF-8.
     """
 
     source: str
@@ -43,15 +43,15 @@ class FileReader:
     encoding: str | None
 
     def parts(self, address: str) -> Iterator[Part]:
-        """The rows of a file, some at a time.
+        """Yield the rows of a file, at most `ROWS_AT_ONCE` at a time.
 
         Parameters
         ----------
-        address: as Spark has it.
+        address: the path or URI by which Spark names the file.
 
         Raises
         ------
-        SourceError: it is not whole, or not what its name says.
+        SourceError: the file is gone, incomplete, or not of the format.
         """
         path = path_of_address(address)
         read = {"parquet": self._columns, "csv": self._fields}.get(self.format, self._lines)
@@ -59,8 +59,8 @@ class FileReader:
             yield from read(path)
         except FileNotFoundError as error:
             raise SourceError(
-                f"Source {self.source}: {path} is gone, and was not read yet: put it back; files that are taken away before "
-                "they are read are lost."
+                f"Source {self.source}: {path} is gone, and was not read yet: put it back; the events of a file that is "
+                "removed before it is read are lost."
             ) from error
         except (EOFError, OSError, ValueError, ArithmeticError, zlib.error, csv.Error) as error:
             if isinstance(error, SourceError):
@@ -70,9 +70,9 @@ class FileReader:
     def _columns(self, path: Path) -> Iterator[Part]:
         with path.open("rb") as file:
             parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-            there = parquet.schema_arrow
-            reason = self.misfit(there)
-            names = [name for name in (*self.schema.names, BORN, ROOT) if name in there.names]
+            file_schema = parquet.schema_arrow
+            reason = self.misfit(file_schema)
+            names = [name for name in (*self.schema.names, BORN, ROOT) if name in file_schema.names]
             for rows in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
                 if reason is not None:
                     yield [Misfit(row, f"{path}: {reason}") for row in rows_shown(rows)]
@@ -80,22 +80,22 @@ class FileReader:
                     yield from self._fitted(path, rows)
 
     def misfit(self, there: pa.Schema) -> str | None:
-        """Why the rows of a Parquet file of some columns are no events; None where they may be."""
+        """Explain why the rows of a Parquet file with this schema are no events; None if they may be."""
         lengths = has_spark_lengths(there)
         reason = misnamed(there.names, self._needed(), self.schema.names)
         if reason is not None:
             return reason
         for field in self.schema:
             if field.name in there.names and not fits(there.field(field.name).type, field.type, lengths=lengths):
-                had, needed = there.field(field.name).type, f"{self.event_type}.{field.name} needs {field.type}"
-                return f"column {field.name} is of type {had}, but {needed}"
+                column_type, needed = there.field(field.name).type, f"{self.event_type}.{field.name} needs {field.type}"
+                return f"column {field.name} is of type {column_type}, but {needed}"
         return None
 
     def _needed(self) -> list[str]:
         return [field.name for field in self.schema if not field.nullable]
 
     def header_misfit(self, path: Path) -> str | None:
-        """Why the lines of a CSV file are no events, by its first one; None where they may be."""
+        """Explain why the lines of a CSV file are no events, by its header; None if they may be."""
         with text_in(path, self.encoding) as lines:
             records = Records(lines)
             return self._misnamed(records, records.header())
@@ -104,7 +104,7 @@ class FileReader:
         return records.fault or misnamed(header, self._needed(), self.schema.names)
 
     def _fitted(self, path: Path, rows: pa.RecordBatch) -> Iterator[Part]:
-        """Rows in the events' columns; where one does not fit, those before it, itself, and those after it."""
+        """Yield rows with the types of the events' columns. A row that does not fit is found by halving: a `Misfit`."""
         try:
             columns = [
                 fitted(rows.column(field.name), field.type)
@@ -116,7 +116,7 @@ class FileReader:
             if rows.num_rows == 1:
                 yield [Misfit(rows_shown(rows)[0], f"{path}: {error}")]
                 return
-            half = rows.num_rows // 2  # taken, and not cut: what a part of nested columns holds must be its own alone
+            half = rows.num_rows // 2  # take and not slice: a slice's nested columns would share their values with other rows
             yield from self._fitted(path, rows.take(pa.array(range(half))))
             yield from self._fitted(path, rows.take(pa.array(range(half, rows.num_rows))))
         else:
@@ -127,7 +127,7 @@ class FileReader:
             yield part
 
     def _fields(self, path: Path) -> Iterator[Part]:
-        """A quoted field may be empty; one that is empty without quotes is missing, as are those that a shorter line lacks."""
+        """Yield CSV records as dicts. A field is missing if it is empty and not quoted, or if the line is too short for it."""
         with text_in(path, self.encoding) as lines:
             records = Records(lines)
             header = records.header()
@@ -148,12 +148,12 @@ class FileReader:
     def _event_of(
         self, path: Path, header: list[str], wanted: list[int], fields: list[str], records: Records
     ) -> Misfit | dict[str, str | None]:
-        """The texts of a line's fields by their names, or why they are none."""
+        """Return the texts of a line's fields by name, None for a missing one; or a `Misfit` if the line is no event."""
         if records.fault is not None:
             return Misfit(records.raw, f"{path}: {records.fault}")
         if len(fields) > len(header):
-            said = f"the line has {len(fields)} fields, and the header names {len(header)}; quote what holds a comma"
-            return Misfit(records.raw, f"{path}: {said}")
+            reason = f"the line has {len(fields)} fields, and the header names {len(header)}; quote what holds a comma"
+            return Misfit(records.raw, f"{path}: {reason}")
         if STRANGE in records.raw:
             return Misfit(
                 records.raw, f"{path}: the line is not in {self.encoding or 'UTF-8'}; name its encoding, as ?encoding=latin-1"
@@ -162,7 +162,7 @@ class FileReader:
         return {header[place]: None if place in missing else fields[place] for place in wanted if place < len(fields)}
 
     def _lines(self, path: Path) -> Iterator[Part]:
-        """Lines in UTF-8; what is not of the encoding is left as bytes that are none of UTF-8, to be refused with its line."""
+        """Yield lines in UTF-8. Bytes invalid in the encoding become invalid UTF-8, so that their line is refused later."""
         with text_in(path, self.encoding, newline=None) as lines:
             part: list[bytes] = []
             for line in lines:
@@ -175,19 +175,19 @@ class FileReader:
 
 
 def lines_of_csv(path: Path, encoding: str | None) -> int:
-    """How many lines a CSV file has below its first, as they are read."""
+    """Return the number of a CSV file's records below its header, as `FileReader` reads them."""
     with text_in(path, encoding) as lines:
         return max(0, sum(1 for _ in Records(lines)) - 1)
 
 
 def path_of_address(address: str) -> Path:
-    """A path as Spark writes it."""
+    """Return the path for an address of a file by Spark."""
     split = urlsplit(address)
     return Path(address.removeprefix("file://").removeprefix("file:")) if split.scheme in ("", "file") else path_of(address)
 
 
 def unreadable(source: str, path: Path, format: str, error: Exception) -> SourceError:
-    """What is said of a file that cannot be read."""
+    """Return the error for a file that is incomplete, or not of its format."""
     return SourceError(
         f"Source {source}: {path} is not a whole {format} file ({str(error).removesuffix('.')}): it is cut short, "
         "or is not what its name says; put the whole file in its place, or move it away."

@@ -1,4 +1,4 @@
-"""Directories of files as sinks, and what is shown of them besides."""
+"""Directories of files as sinks; some also print the events, or collect them in memory."""
 
 import json
 import re
@@ -24,24 +24,29 @@ from penstock.storage.tables import batches_in
 from penstock.visible import visible
 
 OWNER = ".penstock"
-"""Says whose a directory is."""
+"""The file in a sink's directory that names the run which owns it."""
 REACHED = ".penstock-reached"
-"""Says up to which batch of each group files have come, whatever has become of them since."""
+"""The beginning of the names of empty files, each of which notes a delivered batch by its run, number and group. So a batch
+counts as delivered even if its files have been removed. A driver that was paused may add a note of an older batch when it
+wakes, and cannot take back one of a newer.
+"""
+NOTES_KEPT = 20
+"""A driver removes its older notes once there are more than so many."""
 
 
 class DirectorySink(BoundSink):
-    """A directory, into which a batch's files are moved; they are named by group and batch.
+    """A directory, into which the staged files of committed batches are moved; their names begin with batch and group.
 
     Parameters
     ----------
-    event_type: dict, where events are of no type (dead letters).
+    event_type: of the events; dict for dead letters.
     """
 
     def __init__(self, files: SinkFiles, event_type: type = dict) -> None:
         self.files, self.uri, self.place = files, f"{files.kind}:{files.directory}", files.directory
         self._event_type = event_type
         self._run: str | None = None
-        self._reached: dict[str, int] = {}
+        self._notes: dict[str, dict[int, Path]] = {}
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         with self._explained() as directory:
@@ -55,6 +60,7 @@ class DirectorySink(BoundSink):
 
     @contextmanager
     def _explained(self) -> Iterator[Path]:
+        """Provide the directory's path; within the block, turn errors into `SinkError`."""
         directory = path_of(self.files.directory)
         try:
             meet(directory)
@@ -68,33 +74,35 @@ class DirectorySink(BoundSink):
             ) from error
 
     def _refuse_others(self, directory: Path, run: str, discarded: Collection[str]) -> str | None:
-        """Returns whose the directory is, if that is nobody else."""
-        held = _owner_of(directory)
-        if held is None:
+        """Refuse a directory of another run, or with files of none. Returns its owner: this run, a discarded one, or None."""
+        owner = _owner_of(directory)
+        if owner is None:
             others = any(name[0] not in "._" and "." in name for name in durable.names(directory))
         else:
-            others = held != run and held not in discarded
+            others = owner != run and owner not in discarded
         if others:
             raise SinkError(other_run(self.files, directory, f"{self.files.kind}:PATH"))
-        return held
+        return owner
 
     def _claim(self, directory: Path, run: str, discarded: Collection[str]) -> None:
-        """Files of a discarded run are removed once the directory is another's, which says so until they are: its driver, if it
-        wakes, moves none to it, and who is killed on the way goes on with that."""
-        held = self._refuse_others(directory, run, discarded)
-        emptying = held in discarded or (held == run and _is_emptying(directory))
+        """Take ownership first, and then remove a discarded run's files, so that a paused driver of it can deliver no more.
+
+        The owner file says that the removal is not complete, so that it is completed after a crash.
+        """
+        owner = self._refuse_others(directory, run, discarded)
+        emptying = owner in discarded or (owner == run and _is_emptying(directory))
         durable.make(directory / STAGING)
-        if held is not None:
+        if owner is not None:
             durable.write(directory / OWNER, _owned(run, emptying=emptying))
         elif not durable.create(directory / OWNER, _owned(run)) and _owner_of(directory) != run:
             raise SinkError(other_run(self.files, directory, f"{self.files.kind}:PATH"))
         if emptying:
             remove_batches(directory)
             durable.write(directory / OWNER, _owned(run))
-        self._run, self._reached = run, _reached_in(directory, run)
+        self._run, self._notes = run, _notes_in(directory, run)
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
-        """It is written down first: from then on the batch is the directory's, whatever its readers do with the files."""
+        """See `BoundSink.deliver`. The batch is noted first: then it counts as delivered, even if readers remove files."""
         directory = path_of(self.files.directory)
         owner = _owner_of(directory)
         if owner != self._run:
@@ -104,22 +112,32 @@ class DirectorySink(BoundSink):
                 f"Sink {self.files.name}: {self.files.directory} was moved, removed or replaced while the run was on; put it "
                 "back, and run again."
             )
-        if self._run is not None and self._reached.get(group, -1) < batch:
-            self._reached[group] = batch
-            noted = json.dumps({"run": self._run, "reached": self._reached})
-            durable.write(directory / REACHED, noted, kept="bytes")
+        if self._run is not None:
+            self._note(directory, group, batch)
         for file in files:
             final = directory / f"{batch:08d}-{group}-{file.final}"
-            with suppress(FileNotFoundError):  # it was delivered before
+            with suppress(FileNotFoundError):  # an earlier attempt has delivered it
                 durable.move(path_of(file.staged), final)
                 self._show(final)
         durable.sync_names(directory)
 
+    def _note(self, directory: Path, group: str, batch: int) -> None:
+        """Note that a batch of a group is delivered, and remove old notes."""
+        notes = self._notes.setdefault(group, {})
+        if batch in notes:
+            return
+        if len(notes) > NOTES_KEPT:
+            for old in sorted(notes)[:-1]:  # one stays whose name is synced, for that of the new one is not yet
+                notes.pop(old).unlink(missing_ok=True)
+        notes[batch] = directory / f"{REACHED}-{self._run}-{batch:08d}-{group}"
+        durable.write(notes[batch], b"", kept="bytes")
+
     def reached(self, group: str) -> int | None:
         directory = path_of(self.files.directory)
-        own = re.compile(rf"(\d{{8,}})-{re.escape(group)}-{STEM}")  # and not those of group main-1, say
-        there = (int(match[1]) for match in map(own.fullmatch, durable.names(directory)) if match)
-        return max([_reached_in(directory, self._run).get(group, -1), *there])
+        own = re.compile(rf"(\d{{8,}})-{re.escape(group)}-{STEM}")  # for group main, not main-1
+        batches = (int(match[1]) for match in map(own.fullmatch, durable.names(directory)) if match)
+        noted = _notes_in(directory, self._run).get(group, {})
+        return max([_reached_formerly(directory, self._run).get(group, -1), *noted, *batches])
 
     def read(self) -> list[Any]:
         paths = durable.matching(path_of(self.files.directory), f"*.{self.files.kind}")
@@ -130,11 +148,11 @@ class DirectorySink(BoundSink):
         return [event for rows in batches for event in codec.from_rows(rows.to_pylist(maps_as_pydicts="strict"))]
 
     def _show(self, final: Path) -> None:
-        """Nothing but the file."""
+        """Show a file that was delivered; a directory shows it by itself."""
 
 
 class ConsoleSink(DirectorySink):
-    """Prints committed events, besides keeping them."""
+    """Prints committed events, and keeps them in a directory."""
 
     def _show(self, final: Path) -> None:
         for line in final.read_bytes().splitlines():
@@ -142,7 +160,7 @@ class ConsoleSink(DirectorySink):
 
 
 class MemorySink(DirectorySink):
-    """Appends committed events to a list in this process, besides keeping them."""
+    """Appends committed events to a list in this process, and keeps them in a directory."""
 
     def __init__(self, files: SinkFiles, event_type: type, events: list[Any]) -> None:
         super().__init__(files, event_type)
@@ -171,47 +189,55 @@ class Memory:
         return "memory:"
 
     def bind(self, sink: Sink, context: SinkContext) -> MemorySink:
-        """Make it the sink of a run."""
+        """Return the bound sink for a run."""
         files = SinkFiles(sink.name, "jsonl", str(context.output))
         return MemorySink(files, sink.stream.event_type, self.events)
 
 
 STEM = r"(?:\d+-\d{5}(?:-timer)?|(?:native|refused)-\d{5})\.(?:jsonl|parquet)"
-"""How the names of a batch's files end, after its number and its group."""
+"""Matches the end of a delivered file's name, after batch and group."""
 
 
 def remove_batches(directory: Path) -> None:
-    """Remove what a run has put into a directory of output, and nothing else: what is staged first, so that nothing comes of
-    it.
+    """Remove a run's files from a directory of output, and no others. Staged files go first, so that none can be delivered
+    meanwhile.
     """
     durable.remove(directory / STAGING)
     durable.make(directory / STAGING)
-    (directory / REACHED).unlink(missing_ok=True)
     for name in durable.names(directory):
-        if re.fullmatch(rf"\d{{8,}}-.+-{STEM}", name):
+        if re.fullmatch(rf"\d{{8,}}-.+-{STEM}", name) or name.startswith(REACHED):
             (directory / name).unlink(missing_ok=True)
 
 
 def refused_in(letters: DirectorySink) -> int:
-    """How many of the dead letters are results that a sink has refused as they were delivered."""
+    """Return how many of the dead letters are results that a sink has refused at delivery."""
     files = durable.matching(path_of(letters.files.directory), "*-refused-*.jsonl")
     return sum(len(durable.read(path).splitlines()) for path in files)
 
 
 def remove_output(directory: Path, runs: Collection[str]) -> None:
-    """Remove a directory of output as far as some runs have made it; where more lies in it, it stays, and stays theirs."""
-    held = _owner_of(directory)
-    if held is not None and held not in runs:
+    """Remove some runs' files from a directory of output, unless another run owns it. It stays if it has other files."""
+    owner = _owner_of(directory)
+    if owner is not None and owner not in runs:
         return
-    if held is not None:
+    if owner is not None:
         remove_batches(directory)
     durable.remove(directory / STAGING)
     if not set(durable.names(directory)) - {OWNER}:
         durable.remove(directory)
 
 
-def _reached_in(directory: Path, run: str | None) -> dict[str, int]:
-    """The last batch of each group, as far as the run has written that down."""
+def _notes_in(directory: Path, run: str | None) -> dict[str, dict[int, Path]]:
+    """Return the notes of a run's delivered batches, by group and batch."""
+    noted = re.compile(rf"{re.escape(REACHED)}-{re.escape(run or '')}-(\d{{8,}})-(.+)")
+    notes: dict[str, dict[int, Path]] = {}
+    for match in filter(None, map(noted.fullmatch, durable.names(directory))):
+        notes.setdefault(match[2], {})[int(match[1])] = directory / match[0]
+    return notes
+
+
+def _reached_formerly(directory: Path, run: str | None) -> dict[str, int]:
+    """Return the last delivered batch of each group, as older versions noted it for a run, all in one file."""
     with suppress(FileNotFoundError, ValueError, KeyError):
         noted = json.loads(durable.read(directory / REACHED))
         if noted["run"] == run:
@@ -220,11 +246,12 @@ def _reached_in(directory: Path, run: str | None) -> dict[str, int]:
 
 
 def _owned(run: str, *, emptying: bool = False) -> bytes:
+    """Return the content of `OWNER`; ``emptying`` while a discarded run's files are being removed."""
     return json.dumps({"run": run, **({"emptying": True} if emptying else {})}).encode()
 
 
 def _owner_of(directory: Path) -> str | None:
-    """The run that a directory belongs to."""
+    """Return the run that owns a directory; None if no run does."""
     try:
         return str(json.loads(durable.read(directory / OWNER))["run"])
     except FileNotFoundError:
@@ -232,7 +259,7 @@ def _owner_of(directory: Path) -> str | None:
 
 
 def _is_emptying(directory: Path) -> bool:
-    """Whether its run has begun to remove what a discarded one has left, and was killed."""
+    """Whether the directory's run was killed while it removed a discarded run's files."""
     return bool(json.loads(durable.read(directory / OWNER)).get("emptying"))
 
 

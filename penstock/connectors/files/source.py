@@ -35,28 +35,30 @@ from penstock.storage.tables import rows_of, schema_of
 ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "texts", "csv": "rows", "parquet": "rows"}
 
 BLANK = " \t\n\r\x0b\x0c"
+"""Characters of blank lines, which are no events."""
 UNCOUNTABLE = (".zst", ".lz4", ".snappy", ".deflate", ".xz", ".lzma")
+"""Suffixes of compressed files whose lines cannot be counted here, though Spark may read them."""
 
 WRITTEN = "unix_millis(_metadata.file_modification_time)"
 FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-"""What Spark can say of a file that it is to read no more of."""
+"""The schema of Spark's format for whole files. Only ``path`` is selected, so that Spark does not read the content."""
 OLDEST = {"maxFileAge": "36500d"}
-"""Else Spark passes over old files that are moved in late."""
+"""Options without which Spark skips old files that are moved in late."""
 
 MISREAD = re.compile(r"[][*?{}\\:]")
-"""Characters in paths that Spark takes for a pattern, or for the end of a scheme: it would read other files, or none."""
+"""Matches characters in paths that Spark takes for a pattern or the end of a scheme: it would read other files or none."""
 
 
 def misread(path: Path) -> str | None:
-    """The first such character of a path; None, where there is none."""
-    found = MISREAD.search(path.as_posix() if is_local(path) else str(path).partition("://")[2].partition("/")[2])
-    return None if found is None else found[0]
+    """Return the first character of a path that `MISREAD` matches; None if there is none. A store's name is left out."""
+    match = MISREAD.search(path.as_posix() if is_local(path) else str(path).partition("://")[2].partition("/")[2])
+    return None if match is None else match[0]
 
 
 class FileSource(BoundSource):
-    """A directory (or one file, or a glob) that files are moved into; each is read once, whole.
+    """A directory (or one file, or a glob) that whole files are moved into. Each file is read once.
 
-    An event is born when its file was last written, or when the run started.
+    An event is born when its file was last written, or when the run started if that is later.
     """
 
     def __init__(self, source: Source[Any], uri: Uri, options: Options) -> None:
@@ -70,7 +72,7 @@ class FileSource(BoundSource):
         self._schema = Codec(source.event_type).schema
         self._reader = FileReader(source.name, source.event_type.__name__, self._format, self._schema, self._encoding)
         if self.rows == "rows" or self._encoding is not None:
-            self.files = self._reader  # Spark reads lines of UTF-8 in parallel, and the rest worse
+            self.files = self._reader  # Spark itself reads only lines of UTF-8 well, which it does in parallel
         self._counted: dict[tuple[str, int], int] = {}
         self._taken: dict[Path, Files] = {}
         self._notes: dict[Path, _Notes] = {}
@@ -90,7 +92,7 @@ class FileSource(BoundSource):
         return Reading("binaryFile", ("path", *order), options, path, FILES)
 
     def _place(self) -> tuple[str, dict[str, str]]:
-        """The path that Spark is told, and with which options it means no more than what lies there."""
+        """Return the path and the options for Spark. A single file is read as its directory, filtered by name."""
         here = path_of(self._path)
         if here.is_file():
             return str(here.parent), {**OLDEST, "pathGlobFilter": here.name}
@@ -104,7 +106,7 @@ class FileSource(BoundSource):
         for name, offset in position.files(known=self._taken).items():
             if offset <= last:
                 count = noted.get(name)
-                if count is None:  # archived before it was counted
+                if count is None:  # it was archived before its rows were counted
                     return Reckoning(None, queued)
                 committed += count
         return Reckoning(committed, queued)
@@ -114,20 +116,21 @@ class FileSource(BoundSource):
             self._note(position)
 
     def _note(self, position: Position) -> None:
-        """Files may be archived once they are read, so what they held is written down."""
+        """Note the number of rows of newly committed files, which may be archived once they are read."""
         last, noted = _log_offset(position), self._noted(position)
         new = [name for name, offset in position.files(known=self._taken).items() if offset <= last and name not in noted]
         lines = []
         for name in new:
-            with suppress(FileNotFoundError):  # it may have been archived
+            with suppress(FileNotFoundError):  # it may have been archived already
                 lines.append(json.dumps({"file": name, "rows": self._count(path_of(name))}))
         if lines:
             journal.add(position.notes, "\n".join(lines).encode())
 
     def _noted(self, position: Position) -> dict[str, int]:
+        """Return the numbers of rows that `_note` has noted, by file."""
         seen = self._notes.setdefault(position.notes, _Notes())
         for line in seen.new_lines(position.notes):
-            with suppress(json.JSONDecodeError):  # a kill may have torn it; the file is counted again
+            with suppress(json.JSONDecodeError):  # a kill may have torn the line; then the file is counted again
                 note = json.loads(line)
                 seen.rows[note["file"]] = note["rows"]
         return seen.rows
@@ -137,7 +140,7 @@ class FileSource(BoundSource):
         taken = [path_of(name) for name, offset in upto.files(before, self._taken).items() if offset <= last]
         gone = [path for path in taken if not path.exists()]
         if gone:
-            raise SourceError(f"Source {self.source.name}: {gone[0]} is gone, which the run has read.")
+            raise SourceError(f"Source {self.source.name}: {gone[0]} is gone, which the run has read; put it back.")
         first = 0
         for path in sorted(taken, key=lambda path: (path.stat().st_mtime_ns // 1_000_000, str(path))):
             written = path.stat().st_mtime_ns // 1_000_000
@@ -160,7 +163,7 @@ class FileSource(BoundSource):
                 self._refuse_misread(path_of(file), "nothing of its batch was committed: rename it, and start with --fresh")
 
     def _divide(self, position: Position) -> tuple[list[Path], list[Path]]:
-        """The files that are in committed batches, and those that are not."""
+        """Return the files in committed batches, and the other files."""
         last, taken = _log_offset(position), position.files(known=self._taken)
         committed: list[Path] = []
         queued: list[Path] = []
@@ -176,6 +179,12 @@ class FileSource(BoundSource):
         return [path for path in paths if path.is_file() and path.name[0] not in "._" and path.stat().st_size]
 
     def _check(self) -> None:
+        """Check that the path exists, and that its files suit the source. Only the first file's columns are checked.
+
+        Raises
+        ------
+        SourceError: they do not.
+        """
         root = path_of(self._path)
         name = self.source.name
         if not root.exists() and not _matching(self._path):
@@ -191,6 +200,7 @@ class FileSource(BoundSource):
         try:
             files = self._files()
             below = list(root.iterdir()) if root.is_dir() else []
+            # Also directories without files yet: Spark would partition the source by them once they have some.
             for path in (*files, *(path for path in below if path.is_dir())):
                 self._refuse_divided(path, path.is_dir())
             for file in files:
@@ -211,17 +221,17 @@ class FileSource(BoundSource):
             raise SourceError(f"Source {self.source.name}: {file} does not fit {self.source.event_type.__name__}: {reason}.")
 
     def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
-        found = misread(path)
-        if found is not None:
+        mark = misread(path)
+        if mark is not None:
             raise SourceError(
-                f"Source {self.source.name}: {path} has the character {found} in its name, by which Spark would read other "
+                f"Source {self.source.name}: {path} has the character {mark} in its name, by which Spark would read other "
                 f"files or none; {mend}."
             )
 
     def _refuse_divided(self, path: Path, is_directory: bool = False, mend: str = "") -> None:
-        """Refuse what lies below the source in a directory that is named by a value, as `city=Paris`, which no row holds.
+        """Refuse files below a directory that is named by a value, such as `city=Paris`, because their rows lack this value.
 
-        By a directory Spark divides a source; a pattern may name some, but not those of a field.
+        Spark partitions a source by such directories. A pattern may match some, unless they are named by a field of the events.
 
         Parameters
         ----------
@@ -251,7 +261,7 @@ class FileSource(BoundSource):
 
     @contextmanager
     def _whole(self, file: Path) -> Iterator[None]:
-        """Within the block, a file that is cut short, or not what its name says, is named."""
+        """Within the block, turn errors into a `SourceError` that says that the file is incomplete or not of its format."""
         try:
             yield
         except (EOFError, OSError, ValueError, zlib.error, csv.Error) as error:
@@ -264,14 +274,13 @@ class FileSource(BoundSource):
             return rows_of(file)
         if self._format == "csv":
             return lines_of_csv(file, self._encoding)
-        with _open(
-            file, self._encoding or "latin-1"
-        ) as lines:  # a byte each: only ASCII counts as blank, and nothing fails to decode
+        # Latin-1 by default: any byte can be decoded, and only ASCII characters count as blank.
+        with _open(file, self._encoding or "latin-1") as lines:
             return sum(1 for line in lines if line.strip(BLANK) or self._format == "text")
 
 
 class _Notes:
-    """What has been read of the notes of how many rows files have; of a store's, no file is read twice."""
+    """The notes of files' numbers of rows that have been read so far; a file of notes in a store is read only once."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
@@ -285,12 +294,12 @@ class _Notes:
 
 
 def _matching(pattern: str) -> list[Path]:
-    """The files that a pattern names."""
+    """Return the paths that match a glob pattern, sorted."""
     root = path_of(pattern)
     if is_local(root):
-        return [Path(found) for found in sorted(glob.glob(pattern))]
+        return [Path(name) for name in sorted(glob.glob(pattern))]
     scheme = pattern.partition("://")[0]
-    return sorted(path_of(f"{scheme}://{found}") for found in ours(root).fs.glob(ours(root).path))
+    return sorted(path_of(f"{scheme}://{name}") for name in ours(root).fs.glob(ours(root).path))
 
 
 def _log_offset(position: Position) -> int:
@@ -298,21 +307,21 @@ def _log_offset(position: Position) -> int:
 
 
 def _open(file: Path, encoding: str = "utf-8") -> Any:
-    """A file as text, unpacked by its suffix.
+    """Open a file as text, decompressed according to its suffix.
 
     Raises
     ------
-    SourceError: Spark unpacks it, and its lines cannot be counted here.
+    SourceError: its lines cannot be counted here, though Spark may read them (see `UNCOUNTABLE`).
     """
     if file.suffix in UNCOUNTABLE:
         raise SourceError(
-            f"{file} is packed as {file.suffix}; lines are counted in plain files and those packed as .gz or .bz2: pack it so."
+            f"{file} is compressed as {file.suffix}, and its lines cannot be counted; use .gz, .bz2 or no compression."
         )
     return io.TextIOWrapper(unpacked(file), encoding=encoding, errors="replace")
 
 
 def _encoding(text: str) -> str:
-    """The name of an encoding of texts that Python knows."""
+    """Parse the option: return Python's name of an encoding."""
     try:
         return codecs.lookup(text).name
     except LookupError:

@@ -101,7 +101,7 @@ class Refusals:
         return bool(self._noted)
 
     def clear(self) -> None:
-        """Forget them, before another question."""
+        """Forget the errors noted so far, before the next request to the brokers."""
         self._noted.clear()
 
     def said(self, error: KafkaException) -> SourceError:

@@ -1,4 +1,4 @@
-"""Payloads that came together: kept as they came, and divided when one of them is asked for."""
+"""JSON arrays of payloads, which are kept undivided until an element is needed."""
 
 import json
 import re
@@ -11,21 +11,21 @@ import msgspec
 import numpy as np
 
 DEEPEST = 300
-"""Arrays within objects, and so on, of an array that may be kept undivided."""
+"""The deepest nesting of arrays and objects in an array that may be kept undivided."""
 
 _raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class JsonArray(Sequence[bytes]):
-    """The elements of a JSON array.
+    """The elements of a JSON array, as a sequence that divides the array on first access to them.
 
     >>> list(JsonArray(b'[{"n": 1}, {"n": 2}]', 2))
     [b'{"n": 1}', b'{"n": 2}']
 
     Parameters
     ----------
-    text: the array.
-    count: how many elements it has; it is not checked.
+    text: the array as JSON.
+    count: the number of its elements, which is not checked.
     """
 
     def __init__(self, text: bytes, count: int) -> None:
@@ -46,17 +46,17 @@ class JsonArray(Sequence[bytes]):
 
 
 def divide(array: bytes, most: int = sys.maxsize) -> list[bytes]:
-    r"""The elements of a JSON array, also where one has half of a surrogate pair, which is JSON and no text.
+    r"""Return the elements of a JSON array. They may contain half of a surrogate pair, which JSON allows and msgspec refuses.
 
     >>> divide(rb'[{"n": 1}, {"n": "\ud800"}]')
     [b'{"n": 1}', b'{"n": "\\ud800"}']
 
     Raises
     ------
-    msgspec.DecodeError, RecursionError: it is none. OverflowError: it has more elements than ``most``.
+    msgspec.DecodeError, RecursionError: it is no JSON array. OverflowError: it has more elements than ``most``.
     """
     elements = None
-    if _count(array, b",") >= most:  # they are counted before they take memory
+    if _count(array, b",") >= most:  # there may be too many: count them before they take memory
         elements = _elements(array, most)
     try:
         return list(map(bytes, _raws(array)))
@@ -70,13 +70,16 @@ def divide(array: bytes, most: int = sys.maxsize) -> list[bytes]:
 
 
 TOKENS = 10
-"""What divides deeper values, of one element in the mean."""
+"""The most matches of `_TOKEN` per element, on average, before an array is refused; deep nesting makes many."""
 NESTED = 3
-"""Levels that are read in one step; of deeper values each bracket is a step."""
+"""Levels of nesting that one match of `_TOKEN` spans; in deeper values, each bracket is a match."""
 
 
 def _token() -> re.Pattern[bytes]:
-    """A text, a value with few others in it, or what divides; groups are atomic, so that a byte is read a few times at most."""
+    """Return a pattern of a string, of an array or object with at most `NESTED` levels, or of one bracket or comma.
+
+    Groups are atomic, so that no byte is read more than a few times.
+    """
     text, others = rb'"(?>(?:[^"\\]++|\\.)*)(?:"|\\?\Z)', rb'[^{}"\[\]]*+'
     value = text
     for _ in range(NESTED):
@@ -88,33 +91,34 @@ _TOKEN = _token()
 
 
 def _elements(array: bytes, most: int) -> list[bytes]:
-    """The elements of what may be a JSON array, by what divides them; nothing else of it is looked at.
+    """Return the elements of what may be a JSON array. Only brackets, commas and strings are examined, so they may be no JSON.
 
     Raises
     ------
-    OverflowError: there are more than ``most``, or what divides them is more than `TOKENS` times that. RecursionError: it
-        nests deeper than anything could read.
+    OverflowError: there are more than ``most`` elements, or `TOKENS` times as many tokens.
+    RecursionError: it nests deeper than any reader could follow.
     """
-    found, depth, start = [], 1, array.find(b"[") + 1
+    divided, depth, start = [], 1, array.find(b"[") + 1
     for number, token in enumerate(_TOKEN.finditer(array, start)):
         if number > TOKENS * most:
             raise OverflowError
-        if token.end() - token.start() > 1:
+        if token.end() - token.start() > 1:  # a string or a whole value, which divides nothing
             continue
         mark = token[0]
         if depth == 1 and mark in b",]":
-            found.append(array[start : token.start()].strip())
+            divided.append(array[start : token.start()].strip())
             start = token.end()
-            if len(found) > most:
+            if len(divided) > most:
                 raise OverflowError
         depth += (mark in b"[{") - (mark in b"]}")
         if depth > sys.getrecursionlimit():
             raise RecursionError
-    return [*found, b""] if depth or array[start:].strip() else found
+    # If the array is not closed, or more follows it, an empty element makes the caller refuse it.
+    return [*divided, b""] if depth or array[start:].strip() else divided
 
 
 def _is_json(element: bytes) -> bool:
-    """By Python's own reader, to which half of a surrogate pair is no fault."""
+    """Whether Python's own reader accepts it, which allows half of a surrogate pair."""
     try:
         json.loads(element, parse_constant=_refused)
     except (ValueError, RecursionError):
@@ -127,19 +131,19 @@ def _refused(constant: str) -> None:
 
 
 def divides_anywhere(array: bytes, count: int) -> bool:
-    """Whether an array of objects surely nests no deeper than `DEEPEST`.
+    """Whether an array of ``count`` objects certainly nests no deeper than `DEEPEST`.
 
-    On Python 3.11 msgspec's limit is 1,000 less the frames on the caller's stack: without this an array
-    could be read where it is accepted, and not where it is divided.
+    On Python 3.11 msgspec's limit is 1,000 less the frames on the caller's stack. Without this check, an array
+    might be readable where it is accepted, but not where it is divided later.
     """
     return _count(array, b"[") + _count(array, b"{") - count <= DEEPEST
 
 
 def _count(array: bytes, mark: bytes) -> int:
-    """As `bytes.count`, ten times as fast."""
+    """Return the number of occurrences of a byte, ten times as fast as `bytes.count`."""
     return int(np.count_nonzero(np.frombuffer(array, np.uint8) == ord(mark)))
 
 
 def size_of(payloads: Sequence[bytes]) -> int:
-    """Bytes that some payloads take."""
+    """Return the size of payloads in bytes."""
     return len(payloads.text) if isinstance(payloads, JsonArray) else sum(map(len, payloads))

@@ -1,4 +1,4 @@
-"""The embedded log: for each stream one SQLite file of events, durable when `append` returns."""
+"""The embedded log: one SQLite file of events per stream. Events are durable once `append` has returned."""
 
 import sqlite3
 import threading
@@ -20,13 +20,13 @@ from penstock.storage import durable
 
 SUFFIX = ".log.sqlite"
 VERSION = 5
-"""Of the files' layout; files of layout 4 are brought to it when they are opened."""
+"""The version of the files' layout. Files of layout 4 are migrated when they are opened."""
 
 BLOCK_EVENTS, BLOCK_BYTES = 2_000, 1 << 20
-"""Events lie in blocks of at most so many events and bytes; one that is larger lies in a block by itself."""
+"""Events are stored in blocks of at most so many events and bytes; a larger event has a block by itself."""
 
 PATIENCE_S = 30.0
-"""How long to wait for another process that is writing to the same stream."""
+"""Seconds to wait for another process that is writing to the same stream."""
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS log (
@@ -47,19 +47,18 @@ PRAGMA user_version = {VERSION};
 
 FROM_LAYOUT_4 = (
     "ALTER TABLE log ADD COLUMN others INTEGER NOT NULL DEFAULT 0",
-    "UPDATE log SET others = owner IS NOT NULL",  # nobody knows
+    "UPDATE log SET others = owner IS NOT NULL",  # layout 4 did not note whether others have appended
     f"PRAGMA user_version = {VERSION}",
 )
 
 KNOWN = "SELECT json_group_array(value) FROM json_each(?) WHERE value IN (SELECT id FROM ids)"
-"""Those of a list of names that are noted, as a list."""
-
+"""Selects those of a JSON list of names that are noted, as a JSON list."""
 
 BEGINNING = (
     "SELECT json_group_array(ids.id) FROM json_each(?) AS wanted CROSS JOIN ids "
     "ON ids.id >= wanted.value AND ids.id < wanted.value || char(1114111)"
 )
-"""The names that are noted under some prefixes, as a list."""
+"""Selects the noted names that begin with one of a JSON list of prefixes, as a JSON list."""
 
 
 class LogRecord(NamedTuple):
@@ -75,11 +74,11 @@ class Parcel(msgspec.Struct):
 
     Parameters
     ----------
-    payloads: the events, as JSON; a `JsonArray` is kept as it is, if all of it is new.
-    born: their intended send times in microseconds since the epoch; the time of writing, unless given.
-    ids: names of the events; one whose name the stream knows is not appended again.
-    request: the name that a client has given to them together, in place of ``ids``.
-    result_keys: for each event the key under which `latest` is to find it.
+    payloads: the events, as JSON; a `JsonArray` is stored undivided if all its events are new.
+    born: their intended send times in microseconds since the epoch; the time of writing by default.
+    ids: names of the events; an event whose name the stream knows is not appended again.
+    request: a client's name for all the events together, in place of ``ids``.
+    result_keys: for each event the key by which `StreamLog.latest` finds it.
     """
 
     payloads: Sequence[bytes]
@@ -89,11 +88,11 @@ class Parcel(msgspec.Struct):
     result_keys: Sequence[str] | None = None
 
     def judge(self, known: "KnownNames", *, each: bool = False) -> Verdict | None:
-        """What of it is new; None, if its request's name stands for another. Its names are known from then on.
+        """Return which events are new, and add their names to ``known``; None if the request's name stands for another request.
 
         Parameters
         ----------
-        each: note every event of a request by itself.
+        each: give every event of a request a name of its own.
         """
         if self.request is not None:
             verdict = self.request.judge(self.payloads, known.of_request(self.request.prefix), each=each)
@@ -112,7 +111,7 @@ class Parcel(msgspec.Struct):
 
 
 class KnownNames:
-    """The names that a stream knows, of those that some parcels may go by."""
+    """The names of events and requests that a stream knows, as far as they matter for some parcels."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.ids: set[str] = set()
@@ -120,7 +119,7 @@ class KnownNames:
         self.add(names)
 
     def add(self, names: Iterable[str]) -> None:
-        """Know some more."""
+        """Add names."""
         for name in names:
             if name.startswith("request "):
                 self._requests.setdefault(prefix_of(name), set()).add(name)
@@ -128,7 +127,7 @@ class KnownNames:
                 self.ids.add(name)
 
     def of_request(self, prefix: str) -> set[str]:
-        """What is noted under a request's prefix."""
+        """Return the names that begin with a request's prefix."""
         return self._requests.get(prefix, set())
 
 
@@ -154,13 +153,13 @@ _decode = msgspec.msgpack.Decoder(_Block).decode
 class StreamLog:
     """One stream of a log: one writer at a time, any number of readers, in any number of processes.
 
-    It is SQLite in write-ahead mode with full synchronisation: what `append` has returned for is on
-    disk, and a torn write is rolled back when the file is opened next. A thread has it to itself
-    while it calls one of its methods.
+    SQLite in write-ahead mode with full synchronisation: once `append` returns, the events are on
+    disk, and a torn write is rolled back when the file is next opened. Threads may share it: its
+    methods exclude each other.
 
     Raises
     ------
-    SinkError: it cannot be opened or written.
+    SinkError: the file cannot be opened or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -172,11 +171,11 @@ class StreamLog:
             pass
 
     def append(self, entries: Sequence[Parcel], positions: Mapping[str, int] | None = None) -> list[int]:
-        """Append entries, all or none; returns for each how many of its events are new.
+        """Append entries, all or none. Returns for each the number of its events that are new, or `CONFLICT`.
 
         Parameters
         ----------
-        positions: how far the origins have been copied from, where the events are a copy; see `positions`.
+        positions: for events that are copies, how far each origin has been copied; see `positions`.
 
         Raises
         ------
@@ -186,22 +185,22 @@ class StreamLog:
             return self._insert(connection, entries, positions or {})
 
     def deliver(self, run: str, results: Parcel, origin: str, number: int) -> bool:
-        """Append a run's results, unless their origin has been copied up to a number; returns whether the stream is the
-        run's.
+        """Append a run's results, unless the position of their origin is at ``number`` already. Returns whether the run owns
+        the stream; if not, nothing is appended.
         """
         with self._transaction() as connection:
             if connection.execute("SELECT owner FROM log").fetchone() != (run,):
                 return False
-            held = connection.execute("SELECT number FROM positions WHERE origin = ?", (origin,)).fetchone()
-            if held is None or held[0] < number:
+            delivered = connection.execute("SELECT number FROM positions WHERE origin = ?", (origin,)).fetchone()
+            if delivered is None or delivered[0] < number:
                 self._insert(connection, [results], {origin: number}, run)
             return True
 
     def begin(self, entries: Sequence[Parcel]) -> Callable[[], list[int]]:
-        """Begin to append; what is returned makes it durable, in any one thread, and returns what `append` does.
+        """Begin to append. The returned function, which any thread may call, makes it durable and returns `append`'s result.
 
-        Two steps, because a thread that needs the interpreter for more than the last statement, the
-        one that waits for the disk, has to wait for it again and again while an event loop is busy.
+        An event loop calls this itself and leaves only the wait for the disk to a thread: a thread that did more would have to
+        wait for the interpreter's lock again and again while the loop is busy.
         """
         if self._lock.acquire(blocking=False):
             try:
@@ -215,7 +214,7 @@ class StreamLog:
                     raise
             else:
                 return partial(self._commit, connection, counts)
-        return partial(self.append, entries)  # and so with patience
+        return partial(self.append, entries)  # another writes: all of it is left to the thread, which waits for that
 
     def _commit(self, connection: sqlite3.Connection, counts: list[int]) -> list[int]:
         try:
@@ -228,7 +227,7 @@ class StreamLog:
     def _insert(
         self, connection: sqlite3.Connection, entries: Sequence[Parcel], positions: Mapping[str, int], run: str | None = None
     ) -> list[int]:
-        """Append within a transaction; who is not the run that a stream belongs to is noted."""
+        """Append within a transaction. If ``run`` is not the stream's owner, it is noted that others have appended."""
         now = time.time_ns() // 1000
         first, owner, others = connection.execute("SELECT next, owner, others FROM log").fetchone()
         if owner != run and not others:
@@ -246,6 +245,7 @@ class StreamLog:
             rows = verdict.rows
             named.extend(verdict.names)
             whole = len(rows) == len(entry.payloads)
+            # An array whose events are all new is stored undivided: it is divided only when it is read.
             if whole and isinstance(entry.payloads, JsonArray) and _is_piece(entry.payloads):
                 pieces.append(entry.payloads.text)
                 sizes.append(len(rows))
@@ -266,7 +266,7 @@ class StreamLog:
         return counts
 
     def known(self, parcels: Sequence[Parcel]) -> KnownNames:
-        """The names that the stream knows, of those that some parcels may go by."""
+        """Return the names that the stream knows, as far as they matter for some parcels."""
         with self._open("read") as connection:
             return self._known(connection, parcels)
 
@@ -275,33 +275,33 @@ class StreamLog:
         prefixes = [parcel.request.prefix for parcel in parcels if parcel.request is not None]
         if not ids and not prefixes:
             return KnownNames(())
-        told = connection.execute(f"SELECT ({KNOWN}), ({BEGINNING})", (_json(ids), _json(prefixes))).fetchone()
-        return KnownNames(name for names in told for name in msgspec.json.decode(names))
+        lists = connection.execute(f"SELECT ({KNOWN}), ({BEGINNING})", (_json(ids), _json(prefixes))).fetchone()
+        return KnownNames(name for names in lists for name in msgspec.json.decode(names))
 
     def note_ids(self, ids: Iterable[str], positions: Mapping[str, int]) -> None:
-        """Know ids of events that are kept elsewhere, in the order of their origins up to some positions."""
+        """Note the ids of events that are stored elsewhere, and up to which positions of their origins they have been noted."""
         now = time.time_ns() // 1000
         with self._transaction():
             self._note_names(ids, now)
             self._note_positions(positions)
 
     def positions(self) -> dict[str, int]:
-        """How far each origin has been copied, or its ids been noted."""
+        """Return by origin (a Kafka partition, or a run's group) the number up to which it was copied or its ids noted."""
         with self._open("read") as connection:
             return dict(connection.execute("SELECT origin, number FROM positions").fetchall())
 
     def bounds(self) -> tuple[int, int]:
-        """The offset of the oldest event kept, and the one that the next event will get."""
+        """Return the offset of the oldest event kept, and the offset that the next event will get."""
         with self._open("read") as connection:
             start, end = connection.execute("SELECT start, next FROM log").fetchone()
         return int(start), int(end)
 
     def read(self, start: int, end: int, most: int | None = None) -> list[LogRecord]:
-        """The events with offsets in [start, end).
+        """Return the events with offsets in [start, end).
 
         Parameters
         ----------
-        most: bytes, after which a block is the last that is read.
+        most: if given, stop after the block with which the blocks' size reaches so many bytes.
 
         Raises
         ------
@@ -330,7 +330,7 @@ class StreamLog:
         return records
 
     def latest(self, key: str) -> LogRecord | None:
-        """The last event of a key; its birth is not kept."""
+        """Return the last event of a key, with 0 as its birth, which is not kept; None if there is none."""
         with self._open("read") as connection:
             row = connection.execute("SELECT number, 0, payload FROM latest WHERE key = ?", (key,)).fetchone()
         return LogRecord(*row) if row else None
@@ -343,25 +343,26 @@ class StreamLog:
             )
 
     def owner(self) -> str | None:
-        """The run whose results the stream holds, if they are some run's."""
+        """Return the run that owns the stream, so that its results are in it; None if no run does."""
         with self._open("read") as connection:
             (owner,) = connection.execute("SELECT owner FROM log").fetchone()
         return None if owner is None else str(owner)
 
     def mixed(self) -> bool:
-        """Whether others than the run have appended to its stream."""
+        """Whether others than the owning run have appended to the stream; False if no run owns it."""
         with self._open("read") as connection:
             return bool(connection.execute("SELECT owner IS NOT NULL AND others FROM log").fetchone()[0])
 
     def identity(self) -> str:
-        """What tells this stream from any other that may come to lie in its place."""
+        """Return a random text that tells this stream from another that is put in its place."""
         with self._open("read") as connection:
             return str(connection.execute("SELECT identity FROM log").fetchone()[0])
 
     def own(self, run: str, discarded: Collection[str] = ()) -> bool:
-        """Make the stream a run's; returns whether it is that now.
+        """Make a run the stream's owner; returns whether it is.
 
-        Events of a discarded run are forgotten, and offsets go on; where others have appended, too, nothing is done.
+        It is refused if another run owns the stream, or if it has events and no owner. A discarded run is replaced: its events
+        are removed and offsets go on, but it is refused if others have appended, too.
         """
         with self._transaction() as connection:
             owner, others, end = connection.execute("SELECT owner, others, next FROM log").fetchone()
@@ -378,11 +379,11 @@ class StreamLog:
             return True
 
     def trim(self, before: int, *, keep_unread: bool = False) -> None:
-        """Forget the events with offsets below one, but for those that a noted reader has yet to pass.
+        """Remove the events with offsets below ``before``, except those that a noted reader has yet to pass.
 
         Parameters
         ----------
-        keep_unread: whether to forget nothing as long as no reader has been noted.
+        keep_unread: whether to remove nothing as long as no reader has been noted.
         """
         with self._transaction() as connection:
             (slowest,) = connection.execute("SELECT min(number) FROM readers").fetchone()
@@ -393,18 +394,18 @@ class StreamLog:
             connection.execute("DELETE FROM blocks WHERE next <= (SELECT start FROM log)")
 
     def expire(self, written_before: float, noted_before: float, *, keep_unread: bool = False) -> None:
-        """Trim the events that were written before a time, and forget the names noted before another (seconds)."""
+        """Trim the events written before a time, and remove names noted before another (both in seconds since the epoch)."""
         with self._open("read") as connection:
-            (kept,) = connection.execute(
+            (expired_end,) = connection.execute(
                 "SELECT max(next) FROM blocks WHERE written < ?", (round(written_before * 1e6),)
             ).fetchone()
-        if kept is not None:
-            self.trim(kept, keep_unread=keep_unread)
+        if expired_end is not None:
+            self.trim(expired_end, keep_unread=keep_unread)
         with self._transaction() as connection:
             connection.execute("DELETE FROM ids WHERE noted < ?", (round(noted_before * 1e6),))
 
     def size(self) -> int:
-        """Bytes on disk."""
+        """Return the size of the stream's files in bytes."""
         files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
@@ -446,12 +447,12 @@ class StreamLog:
 
     @contextmanager
     def _open(self, what: str) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone."""
+        """Provide the connection to one thread at a time. ``what`` completes the message "cannot be ..." of an error."""
         with self._lock, self._explained(what):
             yield self._connected()
 
     def _connected(self, patience: float = PATIENCE_S) -> sqlite3.Connection:
-        """The connection, that waits for so long while another process writes."""
+        """Return the connection, set to wait so many seconds while another process writes."""
         if self._connection is None:
             self._connection, self._patience = _connect(self.path), PATIENCE_S
         if patience != self._patience:
@@ -461,7 +462,7 @@ class StreamLog:
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
-        """Within the block, failures are ours; the connection is made anew after one, of which it may not recover."""
+        """Within the block, turn errors into `SinkError`. The connection, which may not recover, is closed and opened anew."""
         try:
             yield
         except (OSError, sqlite3.Error) as error:
@@ -485,7 +486,7 @@ class StreamLog:
 
 
 class EventLog:
-    """A directory of streams, for one machine.
+    """A directory of streams on one machine's disk.
 
     >>> from tempfile import mkdtemp
     >>> log = EventLog(mkdtemp())
@@ -496,8 +497,8 @@ class EventLog:
 
     Raises
     ------
-    SourceError: the log does not exist, and is not to be created.
-    SinkError: it cannot be written.
+    SourceError: the log does not exist, and ``create`` is False.
+    SinkError: the directory cannot be made.
     """
 
     def __init__(self, directory: str | Path, *, create: bool = True) -> None:
@@ -507,20 +508,20 @@ class EventLog:
         if not create and not self.directory.is_dir():
             raise SourceError(f"{directory} holds no event log; append to it first, or check the path.")
         try:
-            durable.make(self.directory, 0o700)  # for its owner alone, unless it was made otherwise
+            durable.make(self.directory, 0o700)  # private to its owner, unless it exists with another mode
         except OSError as error:
             raise SinkError(f"The event log in {directory} cannot be opened: {error.strerror}.") from error
 
     def streams(self) -> list[str]:
-        """The streams that something has been appended to, or that have been opened for it."""
+        """Return the names of the streams that have a file, sorted; a stream may have a file and no events."""
         return sorted(map(_stream, self.directory.glob(f"*{SUFFIX}")))
 
     def stream(self, name: str) -> StreamLog:
-        """One stream; made, if it is not there and the log may be created.
+        """Return a stream; it is made if it does not exist and ``create`` is True.
 
         Raises
         ------
-        SourceError: it is not there, and is not to be made.
+        SourceError: it does not exist, and ``create`` is False.
         """
         if name not in self._streams:
             path = self.directory / f"{quote(name, safe='')}{SUFFIX}"
@@ -535,23 +536,23 @@ class EventLog:
     def append(
         self, stream: str, payloads: Sequence[bytes], *, born: Sequence[int] | None = None, ids: Sequence[str] | None = None
     ) -> int:
-        """Append events, all or none; returns how many are new. See `Parcel` and `StreamLog.append`."""
+        """Append events, all or none; returns how many of them are new. See `Parcel` and `StreamLog.append`."""
         return self.stream(stream).append([Parcel(payloads, born, ids)])[0]
 
     def start(self, stream: str) -> int:
-        """The offset of the oldest event kept."""
+        """Return the offset of the oldest event kept."""
         return self.stream(stream).bounds()[0]
 
     def end(self, stream: str) -> int:
-        """The offset that the next event will get."""
+        """Return the offset that the next event will get."""
         return self.stream(stream).bounds()[1]
 
     def read(self, stream: str, start: int, end: int) -> list[LogRecord]:
-        """The events with offsets in [start, end); see `StreamLog.read`."""
+        """Return the events with offsets in [start, end); see `StreamLog.read`."""
         return self.stream(stream).read(start, end)
 
     def trim(self, stream: str, before: int) -> None:
-        """Forget the events below an offset that every noted reader has passed."""
+        """Remove the events below an offset that every noted reader has passed; see `StreamLog.trim`."""
         self.stream(stream).trim(before)
 
     def close(self) -> None:
@@ -562,15 +563,15 @@ class EventLog:
 
 def _connect(path: Path) -> sqlite3.Connection:
     if not path.exists():
-        durable.private(path, "ab").close()  # of whose mode SQLite makes the files beside it
+        durable.private(path, "ab").close()  # SQLite gives its mode to the files beside it
         durable.sync_names(path.parent)
     connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, 4, VERSION):
         connection.close()
         raise SinkError(
-            f"{path} has layout {version} of the event log, and this Penstock reads layout {VERSION}; let the Penstock that "
-            "wrote it process what it holds, then choose another directory."
+            f"{path} has layout {version} of the event log, and this Penstock reads layout {VERSION}; let the version of "
+            "Penstock that wrote it process its events, then choose another directory."
         )
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -586,7 +587,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _renew(connection: sqlite3.Connection) -> None:
-    """Bring a file of layout 4 to ours, unless another process has done so meanwhile."""
+    """Migrate a file of layout 4 to `VERSION`, unless another process has done so meanwhile."""
     connection.execute("BEGIN IMMEDIATE")
     if connection.execute("PRAGMA user_version").fetchone() == (4,):
         for statement in FROM_LAYOUT_4:
@@ -603,22 +604,22 @@ def _stream(path: Path) -> str:
 
 
 def _is_piece(array: JsonArray) -> bool:
-    """Whether it may lie in a block undivided."""
+    """Whether an array may be stored undivided, as one piece of a block."""
     return 1 < len(array) <= BLOCK_EVENTS and len(array.text) <= BLOCK_BYTES
 
 
 def _blocks(pieces: Sequence[bytes], sizes: Sequence[int]) -> Iterator[tuple[slice, int, int]]:
-    """How to divide pieces into blocks: which pieces, and from which event to which."""
+    """Divide pieces into blocks. Yields for each the slice of its pieces, and the first and the end index of its events."""
     events = sum(sizes)
-    if 0 < events <= BLOCK_EVENTS and sum(map(len, pieces)) <= BLOCK_BYTES:  # the loop takes five times as long
+    if 0 < events <= BLOCK_EVENTS and sum(map(len, pieces)) <= BLOCK_BYTES:  # one block; the loop takes five times as long
         yield slice(None), 0, events
         return
-    first_piece = first_event = next_event = held = 0
-    for here, (piece, size) in enumerate(zip(pieces, sizes, strict=True)):
-        if here > first_piece and (next_event + size - first_event > BLOCK_EVENTS or held + len(piece) > BLOCK_BYTES):
-            yield slice(first_piece, here), first_event, next_event
-            first_piece, first_event, held = here, next_event, 0
+    first_piece = first_event = next_event = block_bytes = 0
+    for number, (piece, size) in enumerate(zip(pieces, sizes, strict=True)):
+        if number > first_piece and (next_event + size - first_event > BLOCK_EVENTS or block_bytes + len(piece) > BLOCK_BYTES):
+            yield slice(first_piece, number), first_event, next_event
+            first_piece, first_event, block_bytes = number, next_event, 0
         next_event += size
-        held += len(piece)
+        block_bytes += len(piece)
     if pieces:
         yield slice(first_piece, None), first_event, next_event

@@ -1,7 +1,7 @@
-"""Requests that a client names: sent again they do no harm, and another request of the same name is refused.
+"""Idempotent requests, which a client names: a repeated one adds nothing, and another one with its name is refused.
 
-What is noted of a request is one name if all of its events were taken, or else one name for each that was. So an event
-that was rejected may come again, mended, under the name of its request, and nothing else may.
+If all events of a request were accepted, one name is noted for it, else one for each accepted event. So an event that was
+rejected may be sent again, corrected, under the name of its request, and no other event may.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,29 +13,30 @@ import msgspec
 from penstock.connectors.log.arrays import JsonArray
 
 CONFLICT = -1
-"""In place of a number of new events: the request's name stands for another request."""
+"""Returned in place of the number of new events if a request's name stands for another request."""
 
 WHOLE = "whole"
+"""Part of the name that is noted for a request all of whose events were accepted."""
 
 
 class Verdict(NamedTuple):
-    """What becomes of a request's events."""
+    """Which events of a request are to be appended, and the names to note for them."""
 
     rows: Sequence[int]
-    """The places, among the events that fit, of those that are new."""
+    """The indices of the new events, among the valid ones."""
     names: Sequence[str]
-    """What is to be noted."""
+    """The names to note."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The name of a request, and what it holds.
+    """A client's name for a request, and the places of the request's valid events.
 
     Parameters
     ----------
-    client: tells clients apart whose names are their own.
-    key: as the client gives it.
-    total: how many events it has, those that were rejected included.
-    places: of the events that fit.
+    client: the namespace of the key, so that clients may use the same keys.
+    key: the name, as the client gives it.
+    total: the number of its events, including rejected ones.
+    places: the indices of its valid events, among all.
     """
 
     client: str
@@ -45,20 +46,22 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def prefix(self) -> str:
-        """What all that is noted of it begins with; keys are quoted, so that none begins another."""
+        """The beginning of all names that are noted for it; keys are quoted, so that no prefix begins another."""
         return f"request {self.client}/{self.key.replace('%', '%25').replace('/', '%2F')}/"
 
     def names(self, payloads: Sequence[bytes]) -> list[str]:
-        """For each event that fits a name of its own."""
+        """Return a name for each valid event: of its place and a digest of its content."""
         pairs = zip(self.places, payloads, strict=True)
         return [f"{self.prefix}{self.total}/{place}/{_digest(payload)}" for place, payload in pairs]
 
     def judge(self, payloads: Sequence[bytes], known: Collection[str], *, each: bool = False) -> Verdict | None:
-        """What is new of it, given what is noted under its prefix; None, if that is of another request.
+        """Return which of its events are new; None if its name stands for another request.
 
         Parameters
         ----------
-        each: note every event by itself, even if all were taken.
+        payloads: its valid events.
+        known: the names that are noted under its prefix.
+        each: note a name for every event, even if all were accepted.
         """
         every = range(len(payloads))
         if not each and len(payloads) == self.total:
@@ -70,6 +73,7 @@ class Request(msgspec.Struct, frozen=True):
                 return Verdict((), ())
         if not known:
             return Verdict(every, self.names(payloads))
+        # Names are noted by event: each of these must be in the request again, at its place and unchanged.
         noted = dict(_place_of(name) for name in known)
         if WHOLE in noted:
             return None
@@ -82,17 +86,18 @@ class Request(msgspec.Struct, frozen=True):
                 return None
             else:
                 new.append(row)
-        if noted:  # events that were taken, and are not in it now
+        if noted:  # events that were accepted, and are missing now
             return None
         return Verdict(new, [names[row] for row in new])
 
 
 def prefix_of(name: str) -> str:
-    """The prefix of the request that a name is noted for."""
+    """Return the prefix of the request for which a name is noted; see `Request.prefix`."""
     return name.rsplit("/", 3)[0] + "/"
 
 
 def _place_of(name: str) -> tuple[str, str]:
+    """Return the part of a noted name that says which event it stands for (or `WHOLE`), and the digest."""
     _, first, second, digest = name.rsplit("/", 3)
     return (WHOLE if first == WHOLE else f"{first}/{second}"), digest
 

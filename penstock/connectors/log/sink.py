@@ -1,4 +1,4 @@
-"""A stream of the embedded log as a sink: results that the adapter hands to consumers."""
+"""A stream of the embedded log as a sink, whose results the adapter serves to consumers."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from penstock.runtime.output import SinkFiles, StagedFile, divided
 
 
 class LogSink(BoundSink):
-    """A stream of an embedded log; how many batches it has of each group is noted with their events."""
+    """A stream of an embedded log. One transaction appends a batch's events and notes that the group's batch was delivered."""
 
     def __init__(self, sink: Sink, directory: Path, context: SinkContext) -> None:
         self.files = SinkFiles(sink.name, "jsonl", str(context.output), beside=sink.key)
@@ -32,11 +32,11 @@ class LogSink(BoundSink):
         if owner in discarded and self._log.mixed():
             raise SinkError(
                 f"Sink {self.files.name}: {self.place} holds events that another program has appended, and --fresh would "
-                "forget them with those of the run that it discards: nothing was touched. Choose another directory."
+                "remove them with those of the run that it discards: nothing was touched. Choose another directory."
             )
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
-        """What a discarded run has left is trimmed; offsets go on."""
+        """See `BoundSink.claim`. The events of a discarded run are removed; offsets go on."""
         self.inspect(run, discarded)
         if not self._log.own(run, discarded):
             raise SinkError(other_run(self.files, self.place, "log:PATH"))

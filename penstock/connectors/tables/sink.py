@@ -388,7 +388,7 @@ class _Books(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether all rows are the run's."""
+        """Whether all rows of the table were written by the run that the books name."""
         return bool(self.made and not self.others)
 
 

@@ -339,6 +339,7 @@ def messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame
     raw, columns = raw_fields(event_type), [line.alias("value")]
 
     def alone(field: str, text: Column) -> Column:
+        """Return the bytes of a field's text, decoded from Base64 if the field is of type `bytes`."""
         return F.unbase64(text) if field in raw else text.cast("binary")
 
     if sink.key:  # a key of several fields is a text, not of any field's type

@@ -1,3 +1,1 @@
-"""Vectorised windows: those with built-in reducers take a delivery's events in columns, with the results that the events would
-give one by one.
-"""
+"""Vectorised windows: built-in reducers take a delivery's events at once, with results equal to those of one by one."""

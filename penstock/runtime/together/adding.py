@@ -24,7 +24,7 @@ and its time in microseconds; returns the new state of each cell."""
 
 
 class OneByOne(Exception):
-    """These events must be handled one by one."""
+    """Raised when events must be processed one by one, as arrays would not give equal results."""
 
 
 def _counted(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
@@ -51,7 +51,7 @@ def _averaged(reducer: Any, states: States, at: Ints, values: list[Any], times: 
 
 
 def _in_turn(states: States, at: Ints, numbers: NDArray[np.float64]) -> States:
-    """Add floats to each cell's state in the order of rows, on which their sum depends."""
+    """Add floats to each cell's state in the order of rows, as a sum of floats depends on the order."""
     sums = np.array(states, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN, as with Python's floats
         np.add.at(sums, at, numbers)
@@ -71,7 +71,7 @@ def _greatest(reducer: Any, states: States, at: Ints, values: list[Any], times: 
 def _extreme(reducer: Any, states: States, at: Ints, values: list[Any], better: np.ufunc) -> States:
     if type(values[0]) is float:
         column: NDArray[Any] = np.array(values, np.float64)
-        if np.isnan(column).any() or (column == 0).any():
+        if np.isnan(column).any() or (column == 0).any():  # NaN and signed zeros compare otherwise in arrays
             raise OneByOne
     else:
         column = _integers(values)
@@ -128,6 +128,7 @@ def _collected(reducer: Any, states: States, at: Ints, values: list[Any], times:
 
 
 def _by_cell(at: Ints, values: Sequence[Any]) -> dict[int, list[Any]]:
+    """Group the values of rows by cell, in the order of rows."""
     rows: dict[int, list[Any]] = {}
     for cell, value in zip(at.tolist(), values, strict=True):
         rows.setdefault(cell, []).append(value)

@@ -1,6 +1,4 @@
-"""Cells: assigns the events of a delivery to windows of instances, many events at once, for the kinds of windows that allow
-it.
-"""
+"""Assigns the events of a delivery to cells, many events at once. A cell is one window of one instance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +23,8 @@ class Place(NamedTuple):
 
     Parameters
     ----------
-    instance: its number. start, end: the bounds of the window after the cell's events were added, in microseconds.
+    instance: the number of the instance.
+    start, end: the bounds of the window after the cell's events were added, in microseconds.
     known: the start of the existing window that takes the events; None where the window is new.
     """
 
@@ -57,6 +56,7 @@ the watermark up to which windows have closed; times in microseconds."""
 
 
 def _panes(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
+    """Put each event into its pane. Instances with an event whose windows have all closed are left out."""
     starts: Ints = windowing.last_start(times)
     rows = _rows_beside(starts + windowing.size_us <= fired, instances, len(states))
     partly = int((starts[rows] + windowing.every_us <= fired).sum())
@@ -72,6 +72,7 @@ def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[
     beside = _rows_beside(first + windowing.size_us <= fired, instances, len(states))
     if len(beside) * (before // windowing.every_us + 1) > MOST:
         raise OneByOne
+    # From the last window of each event, go back step by step, with the events that lie in the earlier window, too.
     rows, lies_in = [beside], [starts[beside]]
     for back in range(windowing.every_us, before + 1, windowing.every_us):
         also = beside[starts[beside] - back >= first[beside]]
@@ -95,6 +96,7 @@ def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[A
 
 
 def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
+    """Put each event into a session. Instances with a late event, or whose sessions may merge, are left out."""
     gap = windowing.gap_us
     rows = _rows_beside(times + gap <= fired, instances, len(states))
     rows = rows[np.lexsort((times[rows], instances[rows]))]
@@ -104,6 +106,7 @@ def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any
     begins[1:] = (owners[1:] != owners[:-1]) | (times[1:] - times[:-1] >= gap)
     first = np.flatnonzero(begins)
     ends = np.append(first[1:], len(rows))[: len(first)]
+    # Count the events of each session that were delivered before an event with an earlier time.
     turned = np.zeros(len(rows), bool)
     turned[1:] = ~begins[1:] & (rows[1:] < rows[:-1])
     out_of_order = np.add.reduceat(turned, first) if len(first) else turned
@@ -111,10 +114,10 @@ def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any
     taken: set[tuple[int, tuple[int, int] | None]] = set()
     for at, until, disorder in zip(first.tolist(), ends.tolist(), out_of_order.tolist(), strict=True):
         instance, start, end = int(owners[at]), int(times[at]), int(times[until - 1]) + gap
-        met = [(begun, part.end) for begun, part in states[instance].open.items() if begun < end and start < part.end]
-        known = met[0] if met else None
-        comes = times[at:until][np.argsort(rows[at:until])].tolist() if disorder else [start]
-        if len(met) > 1 or (instance, known) in taken or not _grows(comes, known, gap):
+        overlapping = [(begun, part.end) for begun, part in states[instance].open.items() if begun < end and start < part.end]
+        known = overlapping[0] if overlapping else None
+        in_delivery_order = times[at:until][np.argsort(rows[at:until])].tolist() if disorder else [start]
+        if len(overlapping) > 1 or (instance, known) in taken or not _grows(in_delivery_order, known, gap):
             apart[instance] = True  # sessions may merge, which is left to the code for single events
         if known is not None:
             taken.add((instance, known))
@@ -190,7 +193,7 @@ KINDS: Mapping[tuple[type[Windowing], type[Windowed]], Kind] = {
 
 
 def kind_of_windows(prototype: type[Windowed]) -> Kind | None:
-    """Return how windows of a prototype take many events; None where they take events one by one."""
+    """Return the functions by which a prototype's windows take many events at once; None if they take events one by one."""
     windowing, keeper = prototype.windowing, prototype.__mro__[1]
     if getattr(windowing, "zone", None) is not None:
         return None  # days of a time zone differ in length

@@ -9,7 +9,7 @@ from penstock.runtime.together.windows import ways_of
 
 
 class Execution(NamedTuple):
-    """How an element is executed, and the reason, in words."""
+    """How an element is executed (``by``) and the reason (``why``), in words."""
 
     element: str
     dialect: str
@@ -34,4 +34,4 @@ def _execution(element: Element) -> tuple[str, str]:
     ways = ways_of(element)
     if isinstance(ways, str):
         return "one event after the other", ways
-    return "many events at once", "its windows and reducers can, and what cannot goes one by one: late events, say"
+    return "many events at once", "its windows and reducers allow it; events that do not, such as late ones, go one by one"

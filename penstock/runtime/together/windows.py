@@ -1,4 +1,4 @@
-"""Adds a delivery's events to windows of reducers at once, where the results equal those of single events."""
+"""Adds a delivery's events to windows of reducers at once, where results equal those of adding them one by one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +37,7 @@ class Together:
 
     @classmethod
     def of(cls, element: Element, context: InstanceContext) -> "Together | None":
-        """Return the instance for an element; None where the element takes its events one by one."""
+        """Return a `Together` for an element; None if the element takes its events one by one."""
         ways = ways_of(element)
         return None if isinstance(ways, str) else cls(element, *ways, context)
 
@@ -46,7 +46,7 @@ class Together:
 
         Parameters
         ----------
-        numbers: for each event, the index of its instance. times: event times in microseconds, used if they are a source's own.
+        numbers: for each event, its instance's index. times: the source's times in microseconds, ignored if windows use others.
         """
         taken = np.zeros(len(events), bool)
         if len(events) < FEW:
@@ -107,7 +107,7 @@ class Together:
 
 
 def ways_of(element: Element) -> tuple[Kind, list[Adding]] | str:
-    """Return how an element's windows and reducers take many events at once; or, as a text, why they do not."""
+    """Return the functions by which an element's windows and reducers take many events at once, or a text that says why not."""
     prototype = element.prototype
     if prototype is None or not issubclass(prototype, Windowed) or not issubclass(prototype.body, Reducing):
         return "its code is the application's own"
@@ -116,7 +116,7 @@ def ways_of(element: Element) -> tuple[Kind, list[Adding]] | str:
         return "its events have no times"
     kind = kind_of_windows(prototype)
     if kind is None:
-        return f"windows of {windowing} are found event by event"
+        return f"windows of {windowing} are assigned event by event"
     ways = []
     for name, reducer in prototype.body.reducers.items():
         way = adding(reducer, element.inputs[0].event_type)
