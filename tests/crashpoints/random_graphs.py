@@ -1,8 +1,8 @@
 """Random graphs of elements in random groups, and what must come of them, reckoned without Penstock.
 
-A graph is a workload that is named by its seed. Elements copy events, repeat them, drop or refuse some, give them another key,
-or count them by key; each reads one stream or two. What they emit depends on nothing but the events that they get, or on how
-many of a key have come, so it is the same in any order and however the input is cut.
+A graph is a workload that is named by its seed. Elements copy events, one by one or in columns, repeat them, drop or refuse
+some, give them another key, or count them by key; each reads one stream or two. What they emit depends on nothing but the
+events that they get, or on how many of a key have come, so it is the same in any order and however the input is cut.
 """
 
 import json
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from crashpoints.workloads import Rows, Workload, divided, write_lines
 
 from penstock import App, Event, ProcessingElement
@@ -22,7 +23,7 @@ from penstock.engine.query.group import group_elements
 from penstock.errors import TopologyError
 
 NUMBERS = range(24)
-KINDS = ("copy", "twice", "drop", "refuse", "rekey", "count")
+KINDS = ("copy", "twice", "drop", "refuse", "rekey", "count", "columns")
 GROUPS = 3
 
 
@@ -83,7 +84,9 @@ def app_of(seed: int) -> App:
         streams[step.name] = stream = app.stream(step.name, Item)
         app.sink(f"{step.name}Out", stream)
         inputs = [streams[name] for name in step.reads]
-        if step.kind == "count":
+        if step.kind == "columns":
+            app.batch(inputs, emits=stream, name=f"{step.name}Element")(_copier(step))
+        elif step.kind == "count":
             app.element(inputs, key="key", emits=stream, name=f"{step.name}Element")(_counter(step, stream))
         else:
             app.element(inputs, emits=stream, name=f"{step.name}Element")(_handler(step, stream))
@@ -98,6 +101,14 @@ def _handler(step: Step, stream: Any) -> Any:
             yield stream(*made)
 
     return handle
+
+
+def _copier(step: Step) -> Any:
+    def copy(rows: pa.RecordBatch) -> pa.RecordBatch:
+        ways = pa.array([step.name] * rows.num_rows, pa.string())
+        return rows.set_column(rows.schema.get_field_index("way"), "way", ways)
+
+    return copy
 
 
 def _counter(step: Step, stream: Any) -> Any:
