@@ -40,7 +40,7 @@ from servers.registry import SchemaRegistry
 from penstock.bench.cluster import Cluster
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.connectors.kafka.place import KafkaPlace
-from penstock.connectors.kafka.schema_registry import Frames, Registry
+from penstock.connectors.kafka.schema_registry import Registry, RegistryFrames
 from penstock.connectors.kafka.topic import PRODUCER, Topic
 from penstock.runtime.codec import Codec
 from penstock.storage.journal import lines_of
@@ -187,7 +187,7 @@ class Trial:
 
 def committed(brokers: str, registry: Registry, topic: str, event_type: Any) -> list[Any]:
     """All committed events of a topic, by partition and in its order."""
-    found, frames, codec = Topic(KafkaPlace(brokers, topic)), Frames(registry), Codec(event_type)
+    found, frames, codec = Topic(KafkaPlace(brokers, topic)), RegistryFrames(registry), Codec(event_type)
     lows, ends = ({partition: place[side] for partition, place in found.bounds().items()} for side in (0, 1))
     messages = [message for some in found.read(lows, ends) for message in some]
     values = [message.value() or b"" for message in sorted(messages, key=lambda one: (one.partition(), one.offset()))]

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 
 from penstock.bench.cluster.node import Node
-from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, kill, spawn
+from penstock.bench.servers.process import HOST, Process, ServerProcess, await_ready, free_port, kill, spawn
 
 from .hadoop import configuration, daemon
 
@@ -14,7 +14,7 @@ DAEMONS = "org.apache.hadoop.hdfs.server"
 AUDIT = f"{DAEMONS}.namenode.FSNamesystem.audit"
 
 
-class Hdfs(Server):
+class Hdfs(ServerProcess):
     """A context in which it runs.
 
     Parameters

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from penstock.bench.servers.process import HOST, Server, await_ready, free_port, spawn
+from penstock.bench.servers.process import HOST, ServerProcess, await_ready, free_port, spawn
 from penstock.errors import ClusterError
 
 ACCOUNTS = ("postgres", "nobody")
@@ -24,7 +24,7 @@ def postgres_programs() -> Path | None:
     return next((path for path in (*debian, *on_path) if (path / "initdb").exists()), None)
 
 
-class PostgresServer(Server):
+class PostgresServer(ServerProcess):
     """A context in which the server runs, with a database ``penstock`` that anyone on this machine may write.
 
     Raises

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 
 from penstock.bench.cluster.node import Node
-from penstock.bench.servers.process import HOST, Server, await_ready, free_port, spawn
+from penstock.bench.servers.process import HOST, ServerProcess, await_ready, free_port, spawn
 from penstock.connectors.declaration import Jars, Release
 from penstock.engine.session.java import java_home
 from penstock.engine.session.maven import fetch
@@ -14,7 +14,7 @@ APICURIO = Jars("io.apicurio", "apicurio-registry-app", (Release("2.6.13.Final")
 """The newest that Java 17 runs and that Maven Central has with all that it is part of."""
 
 
-class SchemaRegistry(Server):
+class SchemaRegistry(ServerProcess):
     """A context in which it runs.
 
     Parameters

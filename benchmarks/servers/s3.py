@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from penstock.bench.cluster.node import Node
-from penstock.bench.servers.process import HOST, Server, await_ready, free_port, spawn
+from penstock.bench.servers.process import HOST, ServerProcess, await_ready, free_port, spawn
 from penstock.errors import ClusterError
 
 MODULE = "github.com/versity/versitygw/cmd/versitygw"
@@ -48,7 +48,7 @@ def gateway() -> Path | None:
     return program
 
 
-class S3(Server):
+class S3(ServerProcess):
     """A context in which it runs.
 
     Parameters

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, kill, spawn
+from penstock.bench.servers.process import HOST, Process, ServerProcess, await_ready, free_port, kill, spawn
 
 from .hadoop import configuration, daemon
 from .hdfs import Hdfs
@@ -14,7 +14,7 @@ DAEMONS = "org.apache.hadoop.yarn.server"
 MEMORY_MB, CORES = 6144, 4
 
 
-class Yarn(Server):
+class Yarn(ServerProcess):
     """A context in which it runs.
 
     Parameters

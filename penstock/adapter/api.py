@@ -19,10 +19,10 @@ from penstock.adapter.producers import Producers
 from penstock.adapter.room import Room
 from penstock.adapter.routes import ROUTES, Route
 from penstock.adapter.sockets import Sockets
-from penstock.adapter.streams import Input, Limits, Output
+from penstock.adapter.streams import Input, Limits, OutputStream
 from penstock.web.guard import Guard
-from penstock.web.memory import Memory
-from penstock.web.problem import Problem, as_response, refusal
+from penstock.web.memory import MemoryLimit
+from penstock.web.problem import RequestProblem, as_response, refusal
 
 Handler = Callable[..., Awaitable[Response]]
 """Answers a request; also takes the stream, if the path names one."""
@@ -46,7 +46,7 @@ class Api:
         self,
         title: str,
         inputs: Mapping[str, Input],
-        outputs: Mapping[str, Output],
+        outputs: Mapping[str, OutputStream],
         guard: Guard,
         limits: Limits,
         metrics: Metrics,
@@ -54,7 +54,7 @@ class Api:
     ) -> None:
         self._inputs, self._outputs, self._guard = inputs, outputs, guard
         self._stopping = asyncio.Event()
-        room = Room(limits.held, Memory(limits.memory))
+        room = Room(limits.held, MemoryLimit(limits.memory))
         self.sockets = Sockets(room.memory)
         self._producers = producers = Producers(limits, room, guard.client, self.sockets, self._stopping)
         self._consumers = consumers = Consumers(metrics, room, self.sockets, self._stopping)
@@ -127,16 +127,18 @@ class Api:
     def _input(self, asked: HTTPConnection) -> Input:
         stream = self._stream(asked)
         if not isinstance(stream, Input):
-            raise Problem(405, f"Stream {stream.name} is a result; it can be received, not sent to.", {"Allow": "GET"})
+            raise RequestProblem(405, f"Stream {stream.name} is a result; it can be received, not sent to.", {"Allow": "GET"})
         return stream
 
-    def _output(self, asked: HTTPConnection) -> Output:
+    def _output(self, asked: HTTPConnection) -> OutputStream:
         stream = self._stream(asked)
-        if not isinstance(stream, Output):
-            raise Problem(405, f"Stream {stream.name} comes in here; it can be sent to, not received.", {"Allow": "POST"})
+        if not isinstance(stream, OutputStream):
+            raise RequestProblem(
+                405, f"Stream {stream.name} comes in here; it can be sent to, not received.", {"Allow": "POST"}
+            )
         return stream
 
-    def _stream(self, asked: HTTPConnection) -> Input | Output:
+    def _stream(self, asked: HTTPConnection) -> Input | OutputStream:
         name = asked.path_params["name"]
         stream = self._inputs.get(name) or self._outputs.get(name)
         if stream is None:
@@ -155,7 +157,7 @@ class _Answering:
         try:
             route = self._routes.get("GET" if scope["method"] == "HEAD" else scope["method"])
             if route is None:
-                raise Problem(405, f"{scope['method']} is not for this path.", {"Allow": ", ".join(self._routes)})
+                raise RequestProblem(405, f"{scope['method']} is not for this path.", {"Allow": ", ".join(self._routes)})
             response = await self._answer(Request(scope, receive), route)
         except ClientDisconnect:  # the server also raises this for a body that contradicts its headers
             response = as_response(refusal(400, "The body is cut off, or its chunks are not understood."))
@@ -170,7 +172,7 @@ async def _refuse(socket: WebSocket, error: Exception) -> None:
         if socket.application_state is WebSocketState.CONNECTING:
             await socket.send_denial_response(as_response(error))
         else:
-            await socket.close(1011, (error.detail if isinstance(error, Problem) else str(error))[:120])
+            await socket.close(1011, (error.detail if isinstance(error, RequestProblem) else str(error))[:120])
 
 
 def _without_slash(application: ASGIApp) -> ASGIApp:

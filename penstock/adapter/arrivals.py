@@ -37,7 +37,7 @@ class _Second:
         self.gap = self.gap2 = self.size = self.size2 = 0.0
 
 
-class Arrivals:
+class ArrivalStatistics:
     """Measures the requests of one stream over a sliding window, in constant memory.
 
     Parameters

@@ -15,7 +15,7 @@ from penstock.adapter.metrics import Metrics
 from penstock.adapter.room import Room
 from penstock.adapter.sockets import Sockets
 from penstock.adapter.store import Stored
-from penstock.adapter.streams import Output
+from penstock.adapter.streams import OutputStream
 from penstock.errors import ConfigurationError
 from penstock.kinds.text import key_of_path
 from penstock.web.problem import refusal
@@ -40,7 +40,7 @@ class Consumers:
         self._count = 0
         self._reading = asyncio.Semaphore(READERS)
 
-    async def send_events(self, request: Request, stream: Output) -> Response:
+    async def send_events(self, request: Request, stream: OutputStream) -> Response:
         """Send the events of a stream from an offset on, as they come, as server-sent events."""
         asked = request.headers.get("last-event-id") or request.query_params.get("offset", "latest")
         position = _position(stream, asked)
@@ -57,7 +57,7 @@ class Consumers:
         self._enter()
         return _Feed(send(), self._leave, headers)
 
-    async def last_result(self, request: Request, stream: Output) -> Response:
+    async def last_result(self, request: Request, stream: OutputStream) -> Response:
         """Send the last event of a key."""
         if not stream.key:
             raise refusal(409, f"Stream {stream.name} has no key; declare one, as app.sink(..., key='field').")
@@ -68,7 +68,7 @@ class Consumers:
             raise refusal(404, f"Stream {stream.name} has had no event of this key.")
         return Response(event.payload, media_type="application/json", headers={"X-Offset": str(event.offset)})
 
-    async def feed(self, socket: WebSocket, stream: Output) -> None:
+    async def feed(self, socket: WebSocket, stream: OutputStream) -> None:
         """Send the events of a stream over a WebSocket."""
         position = _position(stream, socket.query_params["offset"])
         self._enter()
@@ -83,7 +83,7 @@ class Consumers:
         finally:
             self._leave()
 
-    async def _feed(self, socket: WebSocket, stream: Output, position: int) -> None:
+    async def _feed(self, socket: WebSocket, stream: OutputStream, position: int) -> None:
         gone = asyncio.create_task(_until_gone(socket))
         try:
             async for events in self._follow(stream, position, gone):
@@ -101,7 +101,7 @@ class Consumers:
             gone.cancel()
 
     async def _follow(
-        self, stream: Output, position: int, gone: "asyncio.Task[None] | None" = None
+        self, stream: OutputStream, position: int, gone: "asyncio.Task[None] | None" = None
     ) -> AsyncIterator[list[Stored]]:
         """Yield chunks of events from a position on, as they come, until the adapter stops or the consumer is gone."""
         sent = self._metrics.sent.labels(stream.name)
@@ -172,7 +172,7 @@ def _server_sent(event: Stored) -> bytes:
     return b"id: %b\r\ndata: %b\r\n\r\n" % (event.next.encode(), data)
 
 
-def _position(stream: Output, asked: str) -> int:
+def _position(stream: OutputStream, asked: str) -> int:
     try:
         return stream.store.position(asked)
     except ConfigurationError as error:

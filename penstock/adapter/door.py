@@ -12,7 +12,7 @@ from penstock.adapter.transfers import Transfer
 from penstock.connectors.log import CONFLICT, Parcel
 from penstock.connectors.log.arrays import size_of
 from penstock.errors import SinkError
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 
 
 class KeyReused(Exception):
@@ -42,7 +42,9 @@ class Door:
     memory: the most bytes of events that may wait.
     """
 
-    def __init__(self, store: Store, gate: Gate, note: Callable[[Transfer], None], patience: float, memory: int) -> None:
+    def __init__(
+        self, store: Store, gate: TransferGate, note: Callable[[Transfer], None], patience: float, memory: int
+    ) -> None:
         self.gate = gate
         self._patience, self._memory = patience, memory
         self._bytes = 0
@@ -61,7 +63,7 @@ class Door:
         """The number of events in the external queue."""
         return self._waiting
 
-    def set_gate(self, gate: Gate) -> None:
+    def set_gate(self, gate: TransferGate) -> None:
         """Change the gate; it applies at once, also to waiting events."""
         self.gate = gate
         self._changed.set()
@@ -98,7 +100,7 @@ class Door:
 
     async def close(self, patience: float) -> None:
         """Transfer all waiting events, if the store takes them within some seconds, then stop."""
-        self.set_gate(Gate(self.gate.batch_size))
+        self.set_gate(TransferGate(self.gate.batch_size))
         deadline = time.monotonic() + patience
         while self._queue or self._busy:
             if time.monotonic() > deadline:

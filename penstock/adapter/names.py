@@ -10,7 +10,7 @@ NAME_LENGTH = 200
 """The most characters of an Idempotency-Key or an id."""
 
 
-class Names:
+class EventNames:
     """Names the events of a request, so that sending it again does no harm.
 
     Parameters

@@ -9,7 +9,7 @@ import penstock
 from penstock.adapter.arrivals import Measured
 from penstock.adapter.body import Rejection
 from penstock.adapter.routes import JSON, REASONS, ROUTES, Route
-from penstock.adapter.streams import Input, Output
+from penstock.adapter.streams import Input, OutputStream
 from penstock.adapter.transfers import MeasuredTransfers
 from penstock.kinds.coding import unknown_schema
 
@@ -40,9 +40,9 @@ GATE: Json = {
 }
 
 
-def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, Output], max_body: int) -> Json:
+def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, OutputStream], max_body: int) -> Json:
     """Return the OpenAPI document for some streams; ``max_body`` is in bytes."""
-    streams: dict[str, Input | Output] = {**inputs, **outputs}
+    streams: dict[str, Input | OutputStream] = {**inputs, **outputs}
     types = [*{stream.event_type: None for stream in streams.values()}, Rejection, Measured, MeasuredTransfers]
     references, components = msgspec.json.schema_components(
         types, schema_hook=unknown_schema, ref_template="#/components/schemas/{name}"
@@ -73,10 +73,12 @@ def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, O
     }
 
 
-def _about(route: Route, inputs: Mapping[str, Input], outputs: Mapping[str, Output]) -> Mapping[str, Input | Output | None]:
+def _about(
+    route: Route, inputs: Mapping[str, Input], outputs: Mapping[str, OutputStream]
+) -> Mapping[str, Input | OutputStream | None]:
     """Return the streams that a route serves, by name; one entry with an empty name where it serves the adapter."""
     keyed = {name: output for name, output in outputs.items() if output.key}
-    served: dict[str, Mapping[str, Input | Output | None]] = {
+    served: dict[str, Mapping[str, Input | OutputStream | None]] = {
         "adapter": {"": None},
         "stream": {**inputs, **outputs},
         "input": inputs,
@@ -100,7 +102,7 @@ def _schema(route: Route, event: Json | None, schema_of: Mapping[Any, Json]) -> 
     return schemas.get(route.content)
 
 
-def _besides(route: Route, stream: Input | Output | None, event: Json | None, max_body: int) -> Json:
+def _besides(route: Route, stream: Input | OutputStream | None, event: Json | None, max_body: int) -> Json:
     """Return the parameters and the request body of an operation."""
     if route.handler == "events in":
         assert event is not None
@@ -109,7 +111,7 @@ def _besides(route: Route, stream: Input | Output | None, event: Json | None, ma
         return {"requestBody": _body({JSON: GATE})}
     if route.handler == "events out":
         return {"parameters": [_parameter("query", "offset", OFFSET), _parameter("header", "Last-Event-ID", RESUMED)]}
-    if isinstance(stream, Output) and route.of == "keyed":
+    if isinstance(stream, OutputStream) and route.of == "keyed":
         return {"parameters": [_key(stream)]}
     return {}
 
@@ -132,7 +134,7 @@ def _posting(event: Json, max_body: int) -> Json:
     }
 
 
-def _key(stream: Output) -> Json:
+def _key(stream: OutputStream) -> Json:
     return {
         "name": "key",
         "in": "path",

@@ -13,10 +13,10 @@ from penstock.adapter.openapi import description
 from penstock.adapter.page import page
 from penstock.adapter.producers import Producers
 from penstock.adapter.room import Hold, Room
-from penstock.adapter.streams import Input, Limits, Output
+from penstock.adapter.streams import Input, Limits, OutputStream
 from penstock.errors import ConfigurationError
 from penstock.kinds.coding import json_schema
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 from penstock.web.problem import refusal
 
 PLACES = {"docs": "/docs", "openapi": "/openapi.json", "streams": "/streams", "metrics": "/metrics", "health": "/health"}
@@ -36,7 +36,7 @@ class Operations:
         self,
         title: str,
         inputs: Mapping[str, Input],
-        outputs: Mapping[str, Output],
+        outputs: Mapping[str, OutputStream],
         limits: Limits,
         metrics: Metrics,
         stopping: asyncio.Event,
@@ -46,7 +46,7 @@ class Operations:
         self._limits, self._metrics, self._stopping, self._producers, self._room = (limits, metrics, stopping, producers, room)
         described = description(title, inputs, outputs, limits.body)
         self._openapi, self._docs = msgspec.json.encode(described), page(described)
-        directions: tuple[tuple[str, Mapping[str, Input | Output]], ...] = (("in", inputs), ("out", outputs))
+        directions: tuple[tuple[str, Mapping[str, Input | OutputStream]], ...] = (("in", inputs), ("out", outputs))
         self._streams = [
             {"name": stream.name, "direction": direction, "event": stream.event_type.__name__}
             for direction, streams in directions
@@ -78,7 +78,7 @@ class Operations:
         """List the streams with their directions and event types."""
         return _json(self._streams)
 
-    async def schema(self, request: Request, stream: Input | Output) -> Response:
+    async def schema(self, request: Request, stream: Input | OutputStream) -> Response:
         """Send the JSON Schema of a stream's events."""
         return _json(json_schema(stream.event_type), media_type="application/schema+json")
 
@@ -93,7 +93,7 @@ class Operations:
             try:
                 wanted = msgspec.json.decode(body, type=GateSetting)
                 self._limits.check(stream.name, wanted.flush_timer_s)
-                stream.door.set_gate(Gate(wanted.batch_size, wanted.flush_timer_s))
+                stream.door.set_gate(TransferGate(wanted.batch_size, wanted.flush_timer_s))
             except (msgspec.DecodeError, RecursionError, ConfigurationError) as error:
                 raise refusal(422, f'{error} Send {{"batch_size": 1000, "flush_timer_s": 0.05}}.') from None
         return await self.gate(request, stream)

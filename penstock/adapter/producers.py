@@ -13,13 +13,13 @@ from starlette.websockets import WebSocket
 
 from penstock.adapter.body import MOST_EVENTS, Malformed, Rejection, gunzip
 from penstock.adapter.door import KeyReused
-from penstock.adapter.names import Names, key_of, unwrap
+from penstock.adapter.names import EventNames, key_of, unwrap
 from penstock.adapter.room import Hold, Room
 from penstock.adapter.sockets import Sockets
 from penstock.adapter.streams import Input, Limits
 from penstock.connectors.log import Parcel
 from penstock.errors import SinkError
-from penstock.web.problem import Problem, refusal
+from penstock.web.problem import RequestProblem, refusal
 
 LARGEST_SOCKET_MESSAGE = 1 << 20
 """The most bytes of a WebSocket message, which is in memory before it can be counted; larger bodies go by POST."""
@@ -61,7 +61,7 @@ class Producers:
         lines = _is_ndjson(headers.get(b"content-type", b"application/json").decode("latin-1"))
         key = headers[b"idempotency-key"].decode("latin-1") if b"idempotency-key" in headers else None
         field = request.query_params.get("id") if request.scope["query_string"] else None
-        names = Names(key, field, stream.event_type, self._client(request))
+        names = EventNames(key, field, stream.event_type, self._client(request))
         with Hold(self._room) as hold:
             body = await self.receive(request, hold)
             answer = await self._accept(stream, *await self._read(stream, body, names, lines))
@@ -110,7 +110,7 @@ class Producers:
         hold.add(len(body))
         return body
 
-    async def _read(self, stream: Input, body: bytes, names: Names, lines: bool) -> tuple[Parcel, list[Rejection]]:
+    async def _read(self, stream: Input, body: bytes, names: EventNames, lines: bool) -> tuple[Parcel, list[Rejection]]:
         """Parse a body; returns the valid events, named, and the rejected ones."""
         try:
             if len(body) <= READ_ASIDE:
@@ -149,7 +149,7 @@ class Producers:
             stream.duplicate.inc(answer.duplicates)
         return answer
 
-    def _too_large(self) -> Problem:
+    def _too_large(self) -> RequestProblem:
         most = f"more than {self._limits.body} bytes, unpacked, or {MOST_EVENTS} events"
         return refusal(413, f"The body has {most}; send fewer events at a time.")
 
@@ -200,10 +200,10 @@ class Producers:
                 if len(body) > self._limits.body:
                     raise self._too_large()
                 key, events, lines = unwrap(body)
-                names = Names(key, socket.query_params.get("id"), stream.event_type, self._client(socket))
+                names = EventNames(key, socket.query_params.get("id"), stream.event_type, self._client(socket))
                 parcel, rejected = await self._read(stream, events, names, lines)
                 answer: Any = msgspec.to_builtins(await self._accept(stream, parcel, rejected))
-        except Problem as problem:
+        except RequestProblem as problem:
             key, answer = key_of(body), {"status": problem.status_code, "detail": problem.detail}
         return msgspec.json.encode({"key": key, **answer}).decode()
 

@@ -2,7 +2,7 @@
 
 from types import TracebackType
 
-from penstock.web.memory import Memory
+from penstock.web.memory import MemoryLimit
 from penstock.web.problem import refusal
 
 
@@ -15,7 +15,7 @@ class Room:
     memory: the memory of the process.
     """
 
-    def __init__(self, limit: int, memory: Memory) -> None:
+    def __init__(self, limit: int, memory: MemoryLimit) -> None:
         self.limit, self.memory, self.held = limit, memory, 0
 
     def check(self) -> None:

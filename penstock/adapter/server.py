@@ -19,12 +19,12 @@ import uvloop
 from penstock.adapter.api import Api
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
-from penstock.adapter.streams import Input, Limits, Output, outputs_of
+from penstock.adapter.streams import Input, Limits, OutputStream, outputs_of
 from penstock.app.topology import Topology
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.log.log import EventLog
 from penstock.errors import ConfigurationError
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 from penstock.web.access import Access
 from penstock.web.exposure import LOOPBACK, check_exposure
 from penstock.web.guard import Guard
@@ -81,7 +81,7 @@ class AdapterOptions:
     behind_proxy: bool = False
     access: Access = field(default_factory=Access)
     limits: Limits = field(default_factory=Limits)
-    gates: Mapping[str, Gate] = field(default_factory=dict)
+    gates: Mapping[str, TransferGate] = field(default_factory=dict)
     retain: float = 7 * 86400.0
     remember: float = 86400.0
     origins: tuple[str, ...] = ()
@@ -156,14 +156,14 @@ class Adapter:
                 source.name,
                 source.event_type,
                 self._inputs[source.name],
-                options.gates.get(source.name, Gate()),
+                options.gates.get(source.name, TransferGate()),
                 self._limits(source.name),
                 metrics,
             )
             for source in self._topology.sources
         }
         outputs = {
-            name: Output(name, event_type, LogStore(self._outputs[name]), key)
+            name: OutputStream(name, event_type, LogStore(self._outputs[name]), key)
             for name, (event_type, key) in outputs_of(self._topology).items()
         }
         guard = Guard(options.access, (options.host, *options.hosts), options.origins)

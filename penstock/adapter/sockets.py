@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.web.memory import Memory
+from penstock.web.memory import MemoryLimit
 
 CLOSED_EVERY_S = 0.05
 """How often memory is checked, and WebSockets are closed if it is short."""
@@ -15,7 +15,7 @@ CLOSED_EVERY_S = 0.05
 class Sockets:
     """The open WebSockets. Incomplete messages cannot be counted, so sockets are closed if the process's memory is full."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: MemoryLimit) -> None:
         self._memory = memory
         self._heard: dict[asyncio.Task[Any], float] = {}
         """By the task that serves a socket, when its last complete message came, by `time.monotonic`; 0 for a consumer's."""

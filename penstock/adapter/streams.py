@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from penstock.adapter.arrivals import Arrivals
+from penstock.adapter.arrivals import ArrivalStatistics
 from penstock.adapter.body import BodyReader
 from penstock.adapter.door import Door
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
-from penstock.adapter.tail import Tail
+from penstock.adapter.tail import StreamTail
 from penstock.adapter.transfers import Transfer, Transfers
 from penstock.app.topology import Topology
 from penstock.errors import ConfigurationError
 from penstock.kinds.event import Event
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,12 @@ class Limits:
 class Input:
     """A stream that clients send events to, with its door and its metrics."""
 
-    def __init__(self, name: str, event_type: type[Event], store: Store, gate: Gate, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, name: str, event_type: type[Event], store: Store, gate: TransferGate, limits: Limits, metrics: Metrics
+    ) -> None:
         self.name, self.event_type, self.store = name, event_type, store
         self.reader = BodyReader(event_type, limits.event)
-        self.arrivals, self.transfers = Arrivals(), Transfers()
+        self.arrivals, self.transfers = ArrivalStatistics(), Transfers()
         self.accepted, self.duplicate = metrics.accepted.labels(name), metrics.duplicate.labels(name)
         self.rejected, self.refused = metrics.rejected.labels(name), metrics.refused.labels(name)
         self.acknowledged = metrics.acknowledged.labels(name)
@@ -72,12 +74,12 @@ class Input:
         metrics.watch("store_bytes", "Bytes on this machine's disk", name, store.size)
 
 
-class Output:
+class OutputStream:
     """A stream that clients receive events from."""
 
     def __init__(self, name: str, event_type: type[Event], store: LogStore, key: tuple[str, ...]) -> None:
         self.name, self.event_type, self.store, self.key = name, event_type, store, key
-        self.tail = Tail(store.end)
+        self.tail = StreamTail(store.end)
 
 
 def outputs_of(topology: Topology) -> dict[str, tuple[type[Event], tuple[str, ...]]]:

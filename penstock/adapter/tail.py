@@ -9,7 +9,7 @@ POLL_S = (0.01, 0.25)
 """Pauses between looks at a stream: the shortest, after news, and the longest, after a while without."""
 
 
-class Tail:
+class StreamTail:
     """Polls the end of a stream once for all waiting consumers, and not at all where none waits.
 
     Parameters

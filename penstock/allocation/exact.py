@@ -150,7 +150,7 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
     return best, depth < 0
 
 
-class Proof:
+class OptimumSearch:
     """A search for the optimum that can be stopped and resumed.
 
     Parameters

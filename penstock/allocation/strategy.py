@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.allocation.arcs import Ints, log_paths, task_flows
 from penstock.allocation.bound import companions_bound, lower_bound
-from penstock.allocation.exact import Proof
+from penstock.allocation.exact import OptimumSearch
 from penstock.allocation.graph import StreamGraph
 from penstock.allocation.interrupt import Interrupts
 from penstock.allocation.problem import Problem, objective
@@ -55,7 +55,7 @@ class Strategy:
         self.cost = objective(given, self.place)
         self.bound = lower_bound(given, self._flows) + given.forced
         self.interrupted = False
-        self._proof: Proof | None = None
+        self._proof: OptimumSearch | None = None
 
     @property
     def _left(self) -> float:
@@ -165,7 +165,7 @@ class Strategy:
 
     def _prove(self, nodes: float) -> None:
         """Continue branch and bound, until it is complete or has tried another ``nodes`` placements."""
-        proof = self._proof = self._proof or Proof(self._given, self._flows, self.place, self.cost)
+        proof = self._proof = self._proof or OptimumSearch(self._given, self._flows, self.place, self.cost)
         proof.best = min(proof.best, self.cost)
         tried, at_once = 0, 20_000
         while not self._done and not proof.complete and tried < nodes and self._left > 0:

@@ -6,7 +6,7 @@ from penstock.app.description import Description
 from penstock.app.topology import Topology
 
 
-class Node(NamedTuple):
+class DrawnNode(NamedTuple):
     """A box of the drawing; ``group`` names the query that an element runs in, or is empty if that is not shown."""
 
     identity: str
@@ -24,15 +24,15 @@ class Edge(NamedTuple):
     label: str
 
 
-def nodes_and_edges(topology: Description) -> tuple[list[Node], list[Edge]]:
+def nodes_and_edges(topology: Description) -> tuple[list[DrawnNode], list[Edge]]:
     """Return a box for each source, element and sink, and an arrow for each stream between two of them."""
     elements, sinks = topology.elements, topology.sinks
-    nodes = [Node(f"source_{source.name}", "source", source.name, source.event) for source in topology.sources]
+    nodes = [DrawnNode(f"source_{source.name}", "source", source.name, source.event) for source in topology.sources]
     for element in elements:
         note = f"key: {', '.join(element.key)}" if element.key else element.dialect
         note += f"; {element.note}" if element.note else ""
-        nodes.append(Node(f"element_{element.name}", "keyed" if element.key else "element", element.name, note))
-    nodes += [Node(f"sink_{sink.name}", "sink", sink.name, "sink") for sink in sinks]
+        nodes.append(DrawnNode(f"element_{element.name}", "keyed" if element.key else "element", element.name, note))
+    nodes += [DrawnNode(f"sink_{sink.name}", "sink", sink.name, "sink") for sink in sinks]
     edges = []
     for stream in topology.streams:
         makers = [f"element_{element.name}" for element in elements if stream.name in element.emits]

@@ -8,7 +8,7 @@ from collections import defaultdict
 from html import escape
 from typing import NamedTuple
 
-from penstock.app.drawing import Edge, Node, nodes_and_edges
+from penstock.app.drawing import DrawnNode, Edge, nodes_and_edges
 from penstock.app.topology import Topology
 
 TITLE, NOTE, LABEL = 15, 12, 12
@@ -20,7 +20,7 @@ KINDS = {"source": "source", "element": "element", "keyed": "element with an ins
 INK, FAINT, LINE = "#1f2d3a", "#52606d", "#66788a"
 
 
-class Place(NamedTuple):
+class BoxPosition(NamedTuple):
     """The top left corner and the size of a box, in pixels."""
 
     x: float
@@ -38,7 +38,7 @@ def svg(topology: Topology) -> str:
     return drawn(*nodes_and_edges(topology.describe()), topology.application)
 
 
-def drawn(nodes: list[Node], edges: list[Edge], application: str) -> str:
+def drawn(nodes: list[DrawnNode], edges: list[Edge], application: str) -> str:
     """Draw boxes and arrows as an SVG picture; ``data-node`` and ``data-stream`` name the element or stream of each."""
     titles = {node.identity: node.title for node in nodes}
     edges = [edge if edge.label != titles[edge.start] else edge._replace(label="") for edge in edges]
@@ -62,7 +62,7 @@ def drawn(nodes: list[Node], edges: list[Edge], application: str) -> str:
     )
 
 
-class Route(NamedTuple):
+class ArrowRoute(NamedTuple):
     """An arrow, and the names of its places in the columns that it crosses."""
 
     edge: Edge
@@ -81,15 +81,15 @@ def _merged(edges: list[Edge]) -> list[Edge]:
     return [Edge(start, end, ", ".join(names)) for (start, end), names in labels.items()]
 
 
-def _routes(nodes: list[Node], edges: list[Edge]) -> list[Route]:
+def _routes(nodes: list[DrawnNode], edges: list[Edge]) -> list[ArrowRoute]:
     column = _columns(nodes, edges)
     return [
-        Route(edge, tuple(f"{edge.start}>{edge.end}>{at}" for at in range(column[edge.start] + 1, column[edge.end])))
+        ArrowRoute(edge, tuple(f"{edge.start}>{edge.end}>{at}" for at in range(column[edge.start] + 1, column[edge.end])))
         for edge in edges
     ]
 
 
-def _columns(nodes: list[Node], edges: list[Edge]) -> dict[str, int]:
+def _columns(nodes: list[DrawnNode], edges: list[Edge]) -> dict[str, int]:
     """Return the column of each box: the length of the longest path to it."""
     column = {node.identity: 0 for node in nodes}
     for _ in nodes:
@@ -98,7 +98,7 @@ def _columns(nodes: list[Node], edges: list[Edge]) -> dict[str, int]:
     return column
 
 
-def _placed(nodes: list[Node], routes: list[Route]) -> dict[str, Place]:
+def _placed(nodes: list[DrawnNode], routes: list[ArrowRoute]) -> dict[str, BoxPosition]:
     """Place boxes and crossing arrows; in a column they are sorted by the mean height of their feeders, so that few cross."""
     column = _columns(nodes, [route.edge for route in routes])
     column |= {name: column[route.edge.start] + 1 + i for route in routes for i, name in enumerate(route.passing)}
@@ -109,7 +109,7 @@ def _placed(nodes: list[Node], routes: list[Route]) -> dict[str, Place]:
             feeders[end].append(start)
     stacks = [[name for name in column if column[name] == at] for at in range(max(column.values()) + 1)]
     tallest = max(sum(sizes[name][1] + GAP_Y for name in stack) for stack in stacks)
-    places: dict[str, Place] = {}
+    places: dict[str, BoxPosition] = {}
     x = float(MARGIN)
     for stack in stacks:
         stack.sort(key=lambda name: sum(places[f].middle for f in feeders[name]) / max(1, len(feeders[name])))
@@ -117,7 +117,7 @@ def _placed(nodes: list[Node], routes: list[Route]) -> dict[str, Place]:
         widest = max(sizes[name][0] for name in stack)
         for name in stack:
             width, height = sizes[name]
-            places[name] = Place(x, y, width or widest, height)
+            places[name] = BoxPosition(x, y, width or widest, height)
             y += height + GAP_Y
         # The arrows' names have to fit between the widest box of this column and the bend before the next.
         labels = [
@@ -130,7 +130,7 @@ def _placed(nodes: list[Node], routes: list[Route]) -> dict[str, Place]:
     return places
 
 
-def _size(node: Node, routes: list[Route]) -> tuple[float, float]:
+def _size(node: DrawnNode, routes: list[ArrowRoute]) -> tuple[float, float]:
     leaving = len({route.edge.label for route in routes if route.edge.start == node.identity})
     wide = max(_width(node.title, TITLE), _width(node.note, NOTE))
     return wide + 2 * PAD, float(max(BOX_HEIGHT, PORT * leaving))
@@ -142,9 +142,9 @@ def _width(text: str, size: int) -> float:
     return em * size
 
 
-def _arrows(routes: list[Route], places: dict[str, Place], groups: dict[str, str]) -> str:
+def _arrows(routes: list[ArrowRoute], places: dict[str, BoxPosition], groups: dict[str, str]) -> str:
     """Draw the arrows and their names; an arrow from one group to another is dashed."""
-    by_box = defaultdict[str, list[Route]](list)
+    by_box = defaultdict[str, list[ArrowRoute]](list)
     for route in routes:
         by_box[route.edge.start].append(route)
     leaving: dict[tuple[str, str], float] = {}
@@ -184,7 +184,7 @@ def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
     return f" C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
 
 
-def _box(node: Node, place: Place) -> str:
+def _box(node: DrawnNode, place: BoxPosition) -> str:
     x, middle = place.x + place.width / 2, place.middle
     text = f'<text x="{x:.0f}" text-anchor="middle"'
     group = (
@@ -199,7 +199,7 @@ def _box(node: Node, place: Place) -> str:
     )
 
 
-def _shape(kind: str, place: Place) -> str:
+def _shape(kind: str, place: BoxPosition) -> str:
     round_by = {"source": place.height / 2, "sink": 8}.get(kind, 2)
     return (
         f'<rect x="{place.x:.0f}" y="{place.y:.0f}" width="{place.width:.0f}" height="{place.height:.0f}" rx="{round_by:.0f}" '
@@ -212,7 +212,7 @@ def _legend(kinds: set[str], y: float) -> tuple[str, float]:
     x, parts = float(MARGIN), []
     for kind, meaning in KINDS.items():
         if kind in kinds:
-            shape = f'<g class="{kind}">{_shape(kind, Place(x, y, 24, 14))}</g>'
+            shape = f'<g class="{kind}">{_shape(kind, BoxPosition(x, y, 24, 14))}</g>'
             parts.append(
                 f'{shape}<text x="{x + 30:.0f}" y="{y + 12:.0f}" font-size="{NOTE}" fill="{FAINT}">{escape(meaning)}</text>\n'
             )

@@ -14,12 +14,13 @@ from penstock.app.loader import AppReference
 from penstock.app.stream import Sink, Source
 from penstock.app.topology import Topology
 from penstock.audit.committed import Committed, Microbatch
-from penstock.audit.replay import Origin, Replay, Row
-from penstock.audit.sample import Sample
-from penstock.audit.verdict import EXAMPLES, Audit, Example, SinkAudit, SourceAudit
+from penstock.audit.replay import ExpectedRow, Origin, Replay
+from penstock.audit.sample import RowSample
+from penstock.audit.verdict import EXAMPLES, Audit, RowExample, SinkAudit, SourceAudit
 from penstock.connectors.declaration import SourceContext
 from penstock.connectors.files.hop import HopSource
 from penstock.connectors.registry import bind_sinks, bind_source
+from penstock.connectors.schedule import UNTOLD
 from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import Reread
 from penstock.errors import ConfigurationError, PenstockError
@@ -63,11 +64,11 @@ class Auditor:
         sources: Mapping[str, str],
         sinks: Mapping[str, str],
         since: float | None = None,
-        sample: Sample | None = None,
+        sample: RowSample | None = None,
         advance: Advance | None = None,
     ) -> None:
         self._run, self._app, self._since, self._advance = run, app, since, advance
-        self._sample = sample or Sample()
+        self._sample = sample or RowSample()
         self._manifest = manifest_of(run)
         self._topology = app.topology()
         _check_application(app, self._manifest)
@@ -80,7 +81,7 @@ class Auditor:
             bound.begin_at(self._manifest.beginnings.get(name))
         self._groups = [Committed(run, self._manifest, name, reads.sources) for name, reads in self._manifest.reads.items()]
         self._unknown = [*self._cannot_be_run_again()]
-        self._origins: list[tuple[Example, Origin]] = []
+        self._origins: list[tuple[RowExample, Origin]] = []
 
     def audit(self) -> Audit:
         """Replay the run twice, to find unstable results, and compare its sources, sinks and dead letters."""
@@ -150,7 +151,7 @@ class Auditor:
                 yield f"element {element.name} is in the query dialect, which Spark alone can run"
         for name, bound in self._sources.items():
             before = self._manifest.identities.get(name)
-            if before is not None and bound.identity() != before:
+            if before not in (None, UNTOLD, bound.identity()):
                 yield f"source {name} is not the one that the run has read: another is in its place"
         for group in self._groups:
             yield from self._left_on_the_way(group)
@@ -202,7 +203,7 @@ class Auditor:
     # --- sinks ----------------------------------------------------------------------------------
 
     def _audited(
-        self, sink: Sink, bound: BoundSink, rows: list[Row], unstable: bool, moments: tuple[str, ...] | None
+        self, sink: Sink, bound: BoundSink, rows: list[ExpectedRow], unstable: bool, moments: tuple[str, ...] | None
     ) -> SinkAudit:
         if unstable:
             return SinkAudit(bound.uri, len(rows), 0, unknown="two runs of the same input differ; `penstock prove` says why")
@@ -233,21 +234,21 @@ class Auditor:
         expected = _last_rows(rows, sink.key) if bound.keeps_last else rows
         return self._compared(bound.uri, expected, held, self._excused(owed=owed))
 
-    def _excused(self, *, owed: bool) -> Callable[[Row], bool]:
+    def _excused(self, *, owed: bool) -> Callable[[ExpectedRow], bool]:
         """Return a function that tells whether a row may be missing: it is older than ``since``, or its micro-batch is not
         delivered yet.
         """
         committed = {number: us for group in self._groups for number, us in group.committed_us.items()}
         last, since = max(committed, default=None), self._since
 
-        def excused(row: Row) -> bool:
+        def excused(row: ExpectedRow) -> bool:
             if owed and row.batch == last:
                 return True
             return since is not None and committed.get(row.batch, 0) / 1e6 < since
 
         return excused
 
-    def _without_refused(self, sink: Sink, rows: list[Row]) -> list[Row]:
+    def _without_refused(self, sink: Sink, rows: list[ExpectedRow]) -> list[ExpectedRow]:
         """Leave out rows that the sink has refused, which are dead letters under its name."""
         refused = Counter(_as_json(letter.event) for letter in letters_of(self._run) if letter.element == sink.name)
         if not refused:
@@ -278,7 +279,9 @@ class Auditor:
                 counts[kind] += times
         return differences
 
-    def _compared(self, place: str, rows: list[Row], held: list[Any], excused: Callable[[Row], bool]) -> SinkAudit:
+    def _compared(
+        self, place: str, rows: list[ExpectedRow], held: list[Any], excused: Callable[[ExpectedRow], bool]
+    ) -> SinkAudit:
         """Compare the rows expected in a sink with those that it holds, as multisets."""
         there = {identity(event): event for event in held}
         by_name = {row.same: row for row in rows}
@@ -295,9 +298,9 @@ class Auditor:
         }
         return SinkAudit(place, len(rows), len(held), missing.total(), doubled.total(), strange.total(), examples)
 
-    def _example(self, event: Any, times: int, row: Row | None) -> Example:
+    def _example(self, event: Any, times: int, row: ExpectedRow | None) -> RowExample:
         shown = json.loads(_as_json(event if row is None else row.event))
-        example = Example(shown, times, None if row is None else row.batch, None)
+        example = RowExample(shown, times, None if row is None else row.batch, None)
         if row is not None and row.origin is not None:
             self._origins.append((example, row.origin))
         return example
@@ -306,7 +309,7 @@ class Auditor:
 
     def _trace(self) -> None:
         """Find the input of each example, by reading the sources of its micro-batch once more."""
-        wanted: dict[Origin, list[Example]] = {}
+        wanted: dict[Origin, list[RowExample]] = {}
         for example, origin in self._origins:
             wanted.setdefault(origin, []).append(example)
         if not wanted:
@@ -321,7 +324,7 @@ class Auditor:
                     for part in parts:
                         self._note_inputs(part, names.index(name), name, microbatch.number, wanted)
 
-    def _note_inputs(self, part: Reread, number: int, name: str, batch: int, wanted: dict[Origin, list[Example]]) -> None:
+    def _note_inputs(self, part: Reread, number: int, name: str, batch: int, wanted: dict[Origin, list[RowExample]]) -> None:
         for row, (major, minor) in enumerate(zip(part.major.tolist(), part.minor.tolist(), strict=True)):
             for example in wanted.get((major, minor | (number << SOURCE_SHIFT)), ()):
                 if example.batch == batch and example.input is None:
@@ -381,7 +384,7 @@ def _moments(topology: Topology) -> dict[str, tuple[str, ...]]:
     return moments
 
 
-def _counted(rows: list[Row]) -> Counter[bytes]:
+def _counted(rows: list[ExpectedRow]) -> Counter[bytes]:
     return Counter(row.same for row in rows)
 
 
@@ -390,7 +393,7 @@ def _as_json(event: Any) -> str:
     return json.dumps(json.loads(_encode(event)), sort_keys=True)
 
 
-def _last_rows(rows: list[Row], key: tuple[str, ...]) -> list[Row]:
+def _last_rows(rows: list[ExpectedRow], key: tuple[str, ...]) -> list[ExpectedRow]:
     """Return the last row of each key."""
     return list({_key_of(row.event, key): row for row in rows}.values())
 

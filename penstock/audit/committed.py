@@ -18,7 +18,7 @@ from penstock.storage.place import path_of
 
 
 @dataclass(frozen=True)
-class Told(Position):
+class KnownPosition(Position):
     """A position with a given offset, because the checkpoint only keeps the offsets of the last hundred micro-batches."""
 
     known: Any = None
@@ -125,7 +125,7 @@ class Committed:
         return offsets[place] if place < len(offsets) else None
 
     def _position(self, name: str, number: int | None, offset: Any) -> Position:
-        return Told(self.checkpoint, self.order.index(name), number, offset)
+        return KnownPosition(self.checkpoint, self.order.index(name), number, offset)
 
 
 def _offset(text: Any) -> Any:

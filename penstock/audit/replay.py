@@ -24,7 +24,7 @@ Origin = tuple[int, int]
 """The identity of a source's event: ``major`` and ``minor`` of its lineage."""
 
 
-class Row(NamedTuple):
+class ExpectedRow(NamedTuple):
     """A row that a sink should hold.
 
     Parameters
@@ -84,13 +84,13 @@ class _Replayed(Attempt):
     def _output(self) -> MemoryOutput:
         return _Results()
 
-    def rows(self, batch: int) -> Iterator[tuple[str, Row]]:
+    def rows(self, batch: int) -> Iterator[tuple[str, ExpectedRow]]:
         """Yield the results, each with the label of its output."""
         for output in self._outputs:
             assert isinstance(output, _Results)
             for sink, results in output.results.items():
                 for event, origin in results:
-                    yield sink, Row(identity(event), event, origin, batch)
+                    yield sink, ExpectedRow(identity(event), event, origin, batch)
 
 
 class Replay(TopologyDriver):
@@ -106,7 +106,7 @@ class Replay(TopologyDriver):
         super().__init__(app, partitions=partitions, dead_letters=True)
         self.sources, self._keeps = sources, keeps
         self._stage = _Stage
-        self.rows: dict[str, list[Row]] = {}
+        self.rows: dict[str, list[ExpectedRow]] = {}
         self.read: dict[str, int] = {}
 
     def again(

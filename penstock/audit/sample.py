@@ -9,7 +9,7 @@ from penstock.kinds.identity import identity
 _HASHES = 1 << 32
 
 
-class Sample:
+class RowSample:
     """Chooses rows by a hash: of their key fields, where rows are compared by key, or of all their fields.
 
     A row that a sink should hold and an equal one that it does hold are both chosen, or neither is.

@@ -10,7 +10,7 @@ EXAMPLES = 5
 """The most examples of each kind of fault."""
 
 
-class Example(msgspec.Struct):
+class RowExample(msgspec.Struct):
     """An example of a wrong row.
 
     Parameters
@@ -42,7 +42,7 @@ class SinkAudit(msgspec.Struct):
     missing: int = 0
     doubled: int = 0
     strange: int = 0
-    examples: dict[str, list[Example]] = {}
+    examples: dict[str, list[RowExample]] = {}
     unknown: str = ""
     by_key: bool = False
 

@@ -111,13 +111,13 @@ def _place(uri: str) -> KafkaPlace:
 
 def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
     """The gates by stream, from the plan and then from ``--gate``, which wins."""
-    from penstock.runs.gate import Gate
+    from penstock.runs.gate import TransferGate
 
     gates = {}
     if plan is not None:
         try:
             for name, setting in json.loads(plan.read_text())["gates"].items():
-                gates[name] = Gate(int(setting["batch_size"]), float(setting.get("flush_timer_s", 0.0)))
+                gates[name] = TransferGate(int(setting["batch_size"]), float(setting.get("flush_timer_s", 0.0)))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             if isinstance(error, ConfigurationError):
                 raise
@@ -129,5 +129,5 @@ def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
         size, _, timer = text.partition(",")
         if not size.isdigit():
             raise ConfigurationError(f"--gate {name}={text}: write a batch size and a flush timer, as {name}=1000,50ms.")
-        gates[name] = Gate(int(size), seconds(timer) if timer else 0.0)
+        gates[name] = TransferGate(int(size), seconds(timer) if timer else 0.0)
     return gates

@@ -17,7 +17,7 @@ from penstock.storage.reach import meet
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-class Place(click.ParamType[Path]):
+class DirectoryType(click.ParamType[Path]):
     """The parameter type of a directory on a disk or, as a URI, in a store."""
 
     name = "place"
@@ -28,7 +28,7 @@ class Place(click.ParamType[Path]):
         return path
 
 
-class RunPlace(Place):
+class RunPlace(DirectoryType):
     """The parameter type of a run: its directory on a disk or in a store, or its name under ``runs``."""
 
     name = "run"
@@ -37,7 +37,7 @@ class RunPlace(Place):
         return super().convert(where_run_lies(str(value)), param, ctx)
 
 
-class Recording(click.ParamType[str]):
+class RecordingType(click.ParamType[str]):
     """The parameter type of a recording, as text: a file, a run's directory, or the name of a run under ``runs``."""
 
     name = "place"
@@ -52,7 +52,7 @@ def where_run_lies(text: str) -> str:
     return str(named) if not Path(text).exists() and "/" not in text and named.is_dir() else text
 
 
-PLACE, RUN, RECORDING = Place(), RunPlace(), Recording()
+PLACE, RUN, RECORDING = DirectoryType(), RunPlace(), RecordingType()
 PAUSE = "--until-idle=pause"
 PAUSES = "--pauses"
 """The option that stands for `PAUSE` in click: one with an optional value would swallow the application that follows it."""

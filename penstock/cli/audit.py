@@ -31,7 +31,7 @@ CODES = {"sound": 0, "not sound": 1, "cannot tell": 2}
     "--sample",
     metavar="SHARE",
     default="100%",
-    help="Compare a share of the rows, or of the keys of a sink with key=, as 0.01 or 1%: with less memory.",
+    help="Compare a share of the rows, or of the keys of a sink with key=, as 0.01 or 1%.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 @click.pass_context
@@ -55,7 +55,7 @@ def audit(
       penstock audit runs/divisibility
     """
     from penstock.audit.auditor import Auditor
-    from penstock.audit.sample import Sample
+    from penstock.audit.sample import RowSample
     from penstock.runs.manifest import manifest_of
     from penstock.runs.starts import Loaded, last_start
 
@@ -80,7 +80,7 @@ def audit(
             sources=uris[0],
             sinks=uris[1],
             since=None if since is None else _moment(since),
-            sample=Sample(_share(sample)),
+            sample=RowSample(_share(sample)),
             advance=advance,
         )
         report = auditor.audit()

@@ -15,10 +15,10 @@ from penstock.errors import ConfigurationError
 from penstock.masked import shown
 
 Options = Mapping[str, Any]
-"""A URI's options by name; each value has been parsed by the option's `Kind`."""
+"""A URI's options by name; each value has been parsed by the option's `OptionKind`."""
 
 
-class Kind(NamedTuple):
+class OptionKind(NamedTuple):
     """A kind of option: its description in messages, and the function that parses its text (``ValueError`` if invalid)."""
 
     words: str
@@ -43,15 +43,15 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-TEXT = Kind("text", str)
-FIELD = Kind("a field of the events", str)
-COUNT = Kind("a whole number greater than zero", _positive(int))
-WHOLE = Kind("a whole number, zero or more", _whole)
-NUMBER = Kind("a number greater than zero", _positive(float))
-DURATION = Kind("a duration, as 10 s", seconds)
+TEXT = OptionKind("text", str)
+FIELD = OptionKind("a field of the events", str)
+COUNT = OptionKind("a whole number greater than zero", _positive(int))
+WHOLE = OptionKind("a whole number, zero or more", _whole)
+NUMBER = OptionKind("a number greater than zero", _positive(float))
+DURATION = OptionKind("a duration, as 10 s", seconds)
 
 
-def one_of(*choices: str) -> Kind:
+def one_of(*choices: str) -> OptionKind:
     """Return the kind of an option whose value is one of these choices."""
 
     def read(text: str) -> str:
@@ -59,7 +59,7 @@ def one_of(*choices: str) -> Kind:
             raise ValueError
         return text
 
-    return Kind(f"one of {', '.join(choices)}", read)
+    return OptionKind(f"one of {', '.join(choices)}", read)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Option:
 
     name: str
     help: str
-    kind: Kind = TEXT
+    kind: OptionKind = TEXT
 
     def stands_for(self, name: str) -> bool:
         """Whether this option declares a URI's option of that name."""

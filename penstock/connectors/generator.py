@@ -9,7 +9,7 @@ import numpy as np
 from penstock.app.stream import Source
 from penstock.connectors.admission import ADMISSION
 from penstock.connectors.declaration import COUNT, NUMBER, WHOLE, Option, Options, SourceConnector, SourceContext
-from penstock.connectors.schedule import RecordedSchedule, Schedule, schedule_of
+from penstock.connectors.schedule import ArrivalSchedule, RecordedSchedule, schedule_of
 from penstock.connectors.sequence import Sequence, SequenceSource, Slice
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
@@ -19,7 +19,7 @@ from penstock.runtime.codec import Codec
 class GeneratedSequence(Sequence):
     """Events that the source's ``sample`` makes from their numbers, each due by a schedule."""
 
-    def __init__(self, source: Source[Any], schedule: Schedule | RecordedSchedule) -> None:
+    def __init__(self, source: Source[Any], schedule: ArrivalSchedule | RecordedSchedule) -> None:
         if source.sample is None:
             raise SourceError(
                 f"Source {source.name} has no sample to generate events with: declare app.source(..., sample=function of n)."

@@ -19,7 +19,7 @@ Times = NDArray[np.float64]
 
 
 @dataclass
-class Schedule:
+class ArrivalSchedule:
     """Arrivals of a renewal process, reproducible from a seed. Times are in seconds after the start.
 
     Parameters
@@ -82,6 +82,10 @@ class Schedule:
         return gaps / (2 * phase * self.rate)
 
 
+UNTOLD = "first at 0"
+"""The identity that older versions have noted of every recorded schedule; it tells none from another."""
+
+
 @dataclass
 class RecordedSchedule:
     """Arrival times that were recorded, in seconds after the start, sorted."""
@@ -106,7 +110,7 @@ class RecordedSchedule:
         return int(np.searchsorted(self.recorded, elapsed, side="right"))
 
 
-def schedule_of(uri: Uri, options: Options) -> Schedule | RecordedSchedule:
+def schedule_of(uri: Uri, options: Options) -> ArrivalSchedule | RecordedSchedule:
     """Return the schedule that a generator's URI describes, as ``generator:poisson?rate=500&count=10000``.
 
     Raises
@@ -125,7 +129,7 @@ def schedule_of(uri: Uri, options: Options) -> Schedule | RecordedSchedule:
     scv = {"constant": 0.0, "poisson": 1.0, "bursty": options.get("scv", 10.0)}[uri.place]
     if uri.place == "bursty" and scv <= 1:
         raise ConfigurationError(f"{uri}: scv={scv:g} must be above 1 for bursty (1 is a Poisson stream's).")
-    return Schedule(options["rate"], scv, options.get("seed", 0), count)
+    return ArrivalSchedule(options["rate"], scv, options.get("seed", 0), count)
 
 
 def _recorded(uri: Uri, options: Options) -> Times:

@@ -19,7 +19,7 @@ from penstock.errors import PenstockError, SourceError
 from penstock.planner.arrivals import arrivals_of
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.change import RateChange, rate_change
-from penstock.planner.door import Passage
+from penstock.planner.door import DoorPassage
 from penstock.planner.doors import Doors
 from penstock.planner.gate import compiled
 from penstock.planner.observation import LEAST_TIMED, Observation, derived, observe_running
@@ -30,7 +30,7 @@ from penstock.planner.setting import Setting
 from penstock.planner.tuning import STEPS, Target
 from penstock.runs.batches import BatchRecord
 from penstock.runs.decisions import Decision, note
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 from penstock.runs.record import Record, record_of
 from penstock.runtime.histogram import Histogram
 
@@ -83,7 +83,7 @@ class Point:
     """
 
     query: Prediction
-    doors: Mapping[str, Passage]
+    doors: Mapping[str, DoorPassage]
     fixed: float
 
     def latency(self, name: str) -> float:
@@ -99,7 +99,7 @@ class Point:
         return self.query.batches_per_day + sum(door.busy for door in self.doors.values()) * DAY_S / self.fixed
 
 
-def waited(doors: Mapping[str, Passage], name: str) -> float:
+def waited(doors: Mapping[str, DoorPassage], name: str) -> float:
     """Seconds that the slowest door adds to a latency figure; 0 without doors."""
     return max((door.latency["mean" if name == "p50" else name] for door in doors.values()), default=0.0)
 
@@ -133,7 +133,7 @@ class Adapting:
         *,
         dry_run: bool = False,
         doors: Doors | None = None,
-        gates: Mapping[str, Gate] | None = None,
+        gates: Mapping[str, TransferGate] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._directory, self._target, self._dry_run = directory, target, dry_run
@@ -307,7 +307,9 @@ class Adapting:
                 return interval
         return None
 
-    def _chosen_gates(self, interval: float, fixed: float) -> tuple[dict[str, Passage], dict[str, Gate], dict[str, Passage]]:
+    def _chosen_gates(
+        self, interval: float, fixed: float
+    ) -> tuple[dict[str, DoorPassage], dict[str, TransferGate], dict[str, DoorPassage]]:
         """By stream: what each door does with its present gate, the gate it is to have, and what it will do with that."""
         now, gates, then = {}, dict(self._gates), {}
         if self._doors is not None and not self._leaves_doors:
@@ -378,7 +380,7 @@ class Adapting:
         why: str,
         expected: dict[str, Any],
         came: dict[str, float] | None = None,
-        gates: Mapping[str, Gate] | None = None,
+        gates: Mapping[str, TransferGate] | None = None,
     ) -> Decision:
         decision = Decision(
             time=now,

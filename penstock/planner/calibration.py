@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from penstock.errors import ConfigurationError, NotSolvableError, UnstableServerError
 from penstock.planner.arrivals import ArrivalModel, arrivals_of
 from penstock.planner.durations import DurationModel, durations_of
-from penstock.planner.gate import Gate, Passage, pass_gate
+from penstock.planner.gate import Gate, SimulatedBatches, pass_gate
 from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
 from penstock.planner.prediction import DAY_S, LATENCIES, LIMIT, QUANTILES, Method, Prediction, summary
 from penstock.planner.series import Series
@@ -248,7 +248,7 @@ class Calibration:
         begin = min(10 * cycle, horizon)  # rows before that do not count: the simulation begins empty
         until = begin + horizon + 5 * cycle
         source = self.arrivals.flow(rate, until, random, whole.arrivals, step=cycle / STEPS)
-        flow, passages = source, list[Passage]()
+        flow, passages = source, list[SimulatedBatches]()
         for query, model in zip(self.queries, durations, strict=True):
             work = model.work(random, query.observed.rows_per_source_row, until)
             own = gate if query.observed.upstream is None else Gate(trigger=gate.trigger)
@@ -362,7 +362,7 @@ class Calibration:
 class _Run:
     """A simulated run: the micro-batches of each query, and the latencies of rows."""
 
-    passages: list[Passage]
+    passages: list[SimulatedBatches]
     latencies: Real
 
 

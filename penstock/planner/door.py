@@ -1,7 +1,7 @@
 """The adapter's door as a queue: requests wait for a transfer, which begins at K events or when the oldest one's timer ends.
 
-The door is simulated transfer by transfer, with the adapter's own rule (`penstock.runs.gate.Gate`), and with requests and
-transfers like those that the adapter has measured.
+The door is simulated transfer by transfer, with the adapter's own rule (`penstock.runs.gate.TransferGate`), and with requests
+and transfers like those that the adapter has measured.
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.adapter.arrivals import Measured
 from penstock.adapter.transfers import MeasuredTransfers
 from penstock.planner.prediction import summary
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 
 Real = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ REQUESTS, EVENTS = 10_000, 20_000
 
 
 @dataclass(frozen=True)
-class Passage:
+class DoorPassage:
     """The expected passage through a door: ``latency`` of an event by figure, in seconds, and ``transfers`` per second.
 
     Parameters
@@ -41,7 +41,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Door:
+class MeasuredDoor:
     """A stream's door, as the adapter has measured it.
 
     Parameters
@@ -52,7 +52,7 @@ class Door:
     fixed, per_event: seconds of a transfer, and of each event in it.
     """
 
-    gate: Gate
+    gate: TransferGate
     request_rate: float
     gap_scv: float
     size_mean: float
@@ -61,7 +61,7 @@ class Door:
     per_event: float
 
     @classmethod
-    def of(cls, gate: Gate, arrivals: Measured, transfers: MeasuredTransfers) -> "Door | None":
+    def of(cls, gate: TransferGate, arrivals: Measured, transfers: MeasuredTransfers) -> "MeasuredDoor | None":
         """From the adapter's measurements; None where too little has come through."""
         if arrivals.gap_scv is None or not arrivals.size_mean or transfers.fixed_s is None or transfers.per_event_s is None:
             return None
@@ -80,7 +80,7 @@ class Door:
         """Events per second."""
         return self.request_rate * self.size_mean
 
-    def passed(self, gate: Gate, seed: int = 7) -> Passage:
+    def passed(self, gate: TransferGate, seed: int = 7) -> DoorPassage:
         """Simulate the door with a gate."""
         random = np.random.default_rng(seed)
         born = np.cumsum(_varied(random, 1 / self.request_rate, self.gap_scv, REQUESTS))
@@ -90,9 +90,9 @@ class Door:
         events = (np.arange(EVENTS) + 0.5) / EVENTS * upto[-1]
         waited = (durable - born)[np.searchsorted(upto, events)]
         span = float(durable[-1] - born[0])
-        return Passage(summary(waited), transfers / span, transfers * self.fixed / span)
+        return DoorPassage(summary(waited), transfers / span, transfers * self.fixed / span)
 
-    def best(self, name: str, interval: float, fixed: float) -> tuple[Gate, Passage]:
+    def best(self, name: str, interval: float, fixed: float) -> tuple[TransferGate, DoorPassage]:
         """Return the gate with the least work for transfers and the micro-batches that read them, and the passage through it.
 
         The longer events wait at the door, the closer together micro-batches must be for the same latency.
@@ -102,13 +102,13 @@ class Door:
         name: the latency figure that is bounded. interval: seconds between micro-batches if nothing waited at the door.
         fixed: seconds of a micro-batch, whatever its rows.
         """
-        best: tuple[float, Gate, Passage] | None = None
+        best: tuple[float, TransferGate, DoorPassage] | None = None
         for timer in TIMERS:
             if best is not None and timer >= interval / 2:
                 break
             for times in SIZES if timer else SIZES[-1:]:
                 size = math.ceil(times * self.rate * timer)
-                gate = Gate(min(MOST_SIZE, max(LEAST_SIZE if timer else Gate().batch_size, size)), timer)
+                gate = TransferGate(min(MOST_SIZE, max(LEAST_SIZE if timer else TransferGate().batch_size, size)), timer)
                 passage = self.passed(gate)
                 remaining = max(interval - passage.latency[name], 1e-3)
                 cost = passage.busy + fixed / remaining
@@ -118,7 +118,7 @@ class Door:
         return best[1:]
 
 
-def _transfers(born: Real, sizes: Real, gate: Gate, fixed: float, per_event: float) -> tuple[Real, int]:
+def _transfers(born: Real, sizes: Real, gate: TransferGate, fixed: float, per_event: float) -> tuple[Real, int]:
     """When each request is durable, and the number of transfers; requests at the end that wait for later ones are left out."""
     upto = np.cumsum(sizes)
     durable = np.empty_like(born)

@@ -9,8 +9,8 @@ import msgspec
 from penstock.adapter.arrivals import Measured
 from penstock.adapter.transfers import MeasuredTransfers
 from penstock.errors import ConfigurationError, SourceError
-from penstock.planner.door import Door
-from penstock.runs.gate import Gate
+from penstock.planner.door import MeasuredDoor
+from penstock.runs.gate import TransferGate
 
 TIMEOUT_S = 2.0
 Told = TypeVar("Told")
@@ -52,7 +52,7 @@ class Doors:
         for stream in self._streams:
             self.gate(stream)
 
-    def measured(self) -> dict[str, Door]:
+    def measured(self) -> dict[str, MeasuredDoor]:
         """The doors by stream, without those that too little has come through to measure.
 
         Raises
@@ -63,12 +63,12 @@ class Doors:
         for stream in self._streams:
             arrivals = self._told(stream, "arrivals", Measured)
             transfers = self._told(stream, "transfers", MeasuredTransfers)
-            door = Door.of(self.gate(stream), arrivals, transfers)
+            door = MeasuredDoor.of(self.gate(stream), arrivals, transfers)
             if door is not None:
                 doors[stream] = door
         return doors
 
-    def gate(self, stream: str) -> Gate:
+    def gate(self, stream: str) -> TransferGate:
         """The present gate of a stream.
 
         Raises
@@ -76,9 +76,9 @@ class Doors:
         SourceError: the adapter does not answer, or refuses to.
         """
         now = self._told(stream, "gate", _Told)
-        return Gate(now.batch_size, now.flush_timer_s)
+        return TransferGate(now.batch_size, now.flush_timer_s)
 
-    def keep(self, gates: Mapping[str, Gate]) -> None:
+    def keep(self, gates: Mapping[str, TransferGate]) -> None:
         """Set the gates of the streams where they differ, as after a restart of the adapter.
 
         Raises

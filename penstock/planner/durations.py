@@ -20,7 +20,7 @@ from scipy.optimize import lsq_linear
 from penstock.planner.gate import Work
 from penstock.planner.pauses import Pauses, pauses_of
 from penstock.planner.series import Real, Series
-from penstock.planner.tail import Tail, tail_of
+from penstock.planner.tail import HeavyTail, tail_of
 
 BLOCK = 8
 """Number of successive ratios that are drawn together."""
@@ -75,7 +75,7 @@ class DurationModel:
     planned: tuple[Real, ...]
     closing: tuple[Real, ...]
     pauses: Pauses
-    tail: Tail
+    tail: HeavyTail
     correlation: float
     run_to_run: float
     assumed_run_to_run: bool

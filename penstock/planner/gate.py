@@ -75,7 +75,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Passage:
+class SimulatedBatches:
     """The micro-batches of a simulation: times in seconds, and ``taken``, the cumulative rows taken by the end of each."""
 
     started: Real
@@ -110,7 +110,7 @@ class Passage:
 
 def pass_gate(
     flow: Flow, gate: Gate, work: Work, *, until: float, free: float = 0.0, first: float = math.inf, batches: int = 200_000
-) -> Passage:
+) -> SimulatedBatches:
     """Simulate the micro-batches of one query until a time.
 
     Parameters
@@ -132,7 +132,7 @@ def pass_gate(
         work.stands,
         work.longer,
     )
-    return Passage(*columns)
+    return SimulatedBatches(*columns)
 
 
 def compiled() -> None:
@@ -156,8 +156,8 @@ def _grid(time, step, target):  # type: ignore[no-untyped-def]
 def _passed(  # type: ignore[no-untyped-def]
     times, counts, rules, batches, costs, ratios, pauses, planned, closing, stops, stands, longer
 ):
-    """`pass_gate`, compiled: the columns of a `Passage`. ``rules`` has a `Gate` and ``until, free, first``; ``costs`` has the
-    scalars of a `Work`.
+    """`pass_gate`, compiled: the columns of a `SimulatedBatches`. ``rules`` has a `Gate` and ``until, free, first``; ``costs``
+    has the scalars of a `Work`.
     """
     interval, needed, delay, most, until, free, first = rules
     fixed, per_row, below_knee, knee, planning_fixed, planning_per_row = costs

@@ -16,7 +16,7 @@ from penstock.connectors.registry import is_gated
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.arrivals import Flow
-from penstock.planner.gate import Passage
+from penstock.planner.gate import SimulatedBatches
 from penstock.planner.prediction import QUANTILES, summary
 from penstock.planner.reading import Found, Progress, Task, find
 from penstock.planner.series import Series, series_of
@@ -502,7 +502,7 @@ def derived(series: Series) -> Any:
     there = np.concatenate([taken + series.waiting, taken[quiet - 1] + series.waiting[quiet - 1]])
     order = np.argsort(looked, kind="stable")
     arrived = Flow(looked[order], np.maximum.accumulate(there[order]))
-    passage = Passage(series.started, series.admitted, series.visible, series.ended, taken)
+    passage = SimulatedBatches(series.started, series.admitted, series.visible, series.ended, taken)
     return passage.latencies(arrived, float(series.admitted[0]))[1]
 
 

@@ -16,7 +16,7 @@ SLOWER = 1.1
 
 
 @dataclass(frozen=True)
-class Driver:
+class SharedDriver:
     """The applications on one driver: their predicted p95 alone and together, in seconds, and the cores that they keep busy."""
 
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class Packing:
     bounds: on the p95 by application, seconds. cores: of each driver.
     """
 
-    drivers: tuple[Driver, ...]
+    drivers: tuple[SharedDriver, ...]
     fewest: int
     bounds: Mapping[str, float]
     cores: float
@@ -136,11 +136,11 @@ class _Search:
             self.bad.append(group)
         return fine
 
-    def driver(self, group: Group) -> Driver:
+    def driver(self, group: Group) -> SharedDriver:
         names = tuple(name for name in self.by_name if name in group)
         together = self.p95(group)
         busy = sum(self.by_name[name].cores for name in names)
-        return Driver(names, {name: self.alone[name] for name in names}, {name: together[name] for name in names}, busy)
+        return SharedDriver(names, {name: self.alone[name] for name in names}, {name: together[name] for name in names}, busy)
 
     def first_fit(self) -> list[Group]:
         """Put each application, the heaviest first, on the first driver where it fits."""

@@ -9,7 +9,7 @@ from penstock.errors import ConfigurationError, UnstableServerError
 from penstock.planner.arrivals import Flow
 from penstock.planner.calibration import Calibration, QueryModel, gate_of
 from penstock.planner.durations import DurationModel
-from penstock.planner.gate import Passage, pass_gate
+from penstock.planner.gate import SimulatedBatches, pass_gate
 from penstock.planner.series import Real
 from penstock.planner.setting import Setting
 from penstock.queueing import parameter
@@ -144,7 +144,7 @@ def _once(
     return _judged(rest, late, float(np.quantile(usual, 0.95)) if len(usual) else 0.0, back)
 
 
-def _judged(rest: Passage, late: Flow, usual: float, back: float) -> tuple[float, float, Real, Real, Real]:
+def _judged(rest: SimulatedBatches, late: Flow, usual: float, back: float) -> tuple[float, float, Real, Real, Real]:
     """The result of a run: it has recovered once the middle rows of two successive micro-batches have the usual latency."""
     edges = np.concatenate([[0.0], rest.taken])
     oldest = rest.visible - late.births(edges[:-1] + 1e-6)

@@ -16,7 +16,7 @@ HEAVY, HEAVIEST = 4.0, 1.3
 
 
 @dataclass(frozen=True)
-class Tail:
+class HeavyTail:
     """Values from ``threshold`` on fall off as ``x ** -index`` and are redrawn; with an infinite index none are.
 
     Parameters
@@ -28,7 +28,7 @@ class Tail:
     index: float
     count: int
 
-    def drawn(self, random: np.random.Generator) -> "Tail":
+    def drawn(self, random: np.random.Generator) -> "HeavyTail":
         """The tail with a random index, drawn by the uncertainty of the estimate (which is asymptotically normal)."""
         if math.isinf(self.index):
             return self
@@ -43,9 +43,9 @@ class Tail:
         return np.where(values >= self.threshold, drawn, values)
 
 
-def tail_of(values: Real) -> Tail:
+def tail_of(values: Real) -> HeavyTail:
     """The tail of values, by Hill's estimate (1975, Annals of Statistics 3(5)) of its index; infinite if it is not heavy."""
-    none = Tail(math.inf, math.inf, 0)
+    none = HeavyTail(math.inf, math.inf, 0)
     count = int(SHARE * len(values))
     if count < LEAST:
         return none
@@ -53,7 +53,7 @@ def tail_of(values: Real) -> Tail:
     index, further = _hill(largest), _hill(largest[-count // 2 :])
     if not index < HEAVY or further > STEADY * index:  # no Pareto distribution falls off faster and faster
         return none
-    return Tail(float(largest[0]), max(HEAVIEST, index), count)
+    return HeavyTail(float(largest[0]), max(HEAVIEST, index), count)
 
 
 def _hill(largest: Real) -> float:

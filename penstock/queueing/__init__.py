@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.queueing.microbatch_solution import MicroBatchState
     from penstock.queueing.model import Model, Solution, simulate, solve
     from penstock.queueing.network import Network, NetworkSimulation, NetworkState, NodeState
-    from penstock.queueing.optimum import Optimum, Setting, optimize
+    from penstock.queueing.optimum import Optimum, OptimumSetting, optimize
     from penstock.queueing.response import ResponseTime
     from penstock.queueing.server import StreamServer
     from penstock.queueing.simulation import Simulation
@@ -63,9 +63,9 @@ __all__ = [
     "NodeState",
     "NotSolvableError",
     "Optimum",
+    "OptimumSetting",
     "Recorded",
     "ResponseTime",
-    "Setting",
     "Simulation",
     "Solution",
     "SteadyState",
@@ -97,7 +97,7 @@ _WHERE = {
     "microbatch_solution": ("MicroBatchState",),
     "model": ("Model", "Solution", "simulate", "solve"),
     "network": ("Network", "NetworkSimulation", "NetworkState", "NodeState"),
-    "optimum": ("Optimum", "Setting", "optimize"),
+    "optimum": ("Optimum", "OptimumSetting", "optimize"),
     "response": ("ResponseTime",),
     "server": ("StreamServer",),
     "simulation": ("Simulation",),

@@ -26,7 +26,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Setting:
+class OptimumSetting:
     """A batch size with its best timer rate: one point of an optimum's profile.
 
     Parameters
@@ -56,7 +56,7 @@ class Optimum:
     server: StreamServer
     cost: float
     steady_state: SteadyState
-    profile: tuple[Setting, ...]
+    profile: tuple[OptimumSetting, ...]
 
     @property
     def batch_size(self) -> float:
@@ -139,7 +139,7 @@ class _Search:
     progress: Progress
 
     def __post_init__(self) -> None:
-        self.settings: dict[float, Setting] = {}
+        self.settings: dict[float, OptimumSetting] = {}
         self.judged: dict[float, list[tuple[float, bool]]] = {}  # by timer: (mean, quantile is within its limit)
         self.any_stable = False
         self.incumbent = math.inf
@@ -178,7 +178,7 @@ class _Search:
         self.judged.setdefault(timer, []).append((mean, quick))
         return quick
 
-    def best_timer(self, size: float) -> Setting:
+    def best_timer(self, size: float) -> OptimumSetting:
         """Find the best tau for one batch size: try 0, infinity and a grid, and refine every local minimum."""
         if size in self.settings:
             return self.settings[size]
@@ -194,7 +194,7 @@ class _Search:
         for k in range(len(timers) - 1):
             if math.isfinite(costs[k]) != math.isfinite(costs[k + 1]):
                 best = min(best, self._edge(size, timers[k], timers[k + 1], math.isfinite(costs[k])))
-        self.settings[size] = Setting(size, float(best[1]), float(best[0]))
+        self.settings[size] = OptimumSetting(size, float(best[1]), float(best[0]))
         return self.settings[size]
 
     def _refine(self, size: float, low: float, high: float) -> tuple[float, float]:
@@ -241,7 +241,7 @@ class _Search:
             if cost <= self.settings[before].cost and cost <= self.settings[after].cost:
                 self._between(before, middle, after)
 
-    def _never_full(self, size: float, unlimited: Setting) -> bool:
+    def _never_full(self, size: float, unlimited: OptimumSetting) -> bool:
         """Whether a batch of this size is never full at the best timer of an infinite one; used if a quantile is limited."""
         if self.max_quantile is None or not math.isfinite(unlimited.cost):
             return False

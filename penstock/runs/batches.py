@@ -21,9 +21,12 @@ class BatchRecord(Counts, kw_only=True):
     files: list[StagedFile] = []
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
     dead_lettered: int = 0
-    """Source events that became a dead letter, or of which a descendant did; without those that failed in a group before."""
-    failed: list[int] = []
-    """In a run of several groups: the origins (see `Lineage`) of the source events that failed in this micro-batch."""
+    """Source events that became a dead letter, or of which a descendant did; if ``judged``, without those that failed in
+    another group before. In records of older versions, events from other groups count here in place of source events.
+    """
+    judged: bool = False
+    origins: list[int] = []
+    """In a run of several groups: origins (see `Lineage`) of the source events that failed in this micro-batch."""
     places: dict[str, Place] = {}
     """By place: how many events left for it, and how many of them did not arrive, or arrived in excess."""
     offsets: str = ""
@@ -54,8 +57,8 @@ class BatchRecord(Counts, kw_only=True):
             for births in tally.births:
                 record.latency_ms.merge(births.latencies_ms(committed_us))
         record.places = _places(tallies)
-        record.failed = sorted({origin for tally in tallies for origin in tally.failed})
-        record.dead_lettered = len(record.failed)
+        record.origins = sorted({origin for tally in tallies for origin in tally.failed})
+        record.dead_lettered = len(record.origins)
         return record
 
 
@@ -71,8 +74,13 @@ def _places(tallies: Iterable[Tally]) -> dict[str, Place]:
 
 
 def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
-    """Sum up successive records (at least one) to one record, which has the number of the last."""
-    counts, latency_ms, dead_lettered, summed = Counts(), Histogram(), 0, 0
+    """Sum up successive records (at least one) to one record, which has the number of the last.
+
+    Of a group that reads from others, dead letters of records that are not ``judged`` are left out once one is.
+    """
+    counts, latency_ms, summed = Counts(), Histogram(), 0
+    dead_lettered = {False: 0, True: 0}
+    judged = False
     reached: dict[str, int] = {}
     places: dict[str, Place] = {}
     for record in records:
@@ -80,14 +88,16 @@ def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
         add_places(places, record.places)
         counts.merge(record)
         latency_ms.merge(record.latency_ms)
-        dead_lettered += record.dead_lettered
+        dead_lettered[record.judged] += record.dead_lettered
+        judged |= record.judged
         summed += record.batches
     return BatchRecord(
         batch=record.batch,
         committed_us=record.committed_us,
         offsets=record.offsets,
         latency_ms=latency_ms,
-        dead_lettered=dead_lettered,
+        dead_lettered=dead_lettered[True] + (0 if judged and counts.taken else dead_lettered[False]),
+        judged=judged,
         places=places,
         moved=not summed,
         summed=summed,

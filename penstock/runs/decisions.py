@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.errors import SinkError
 from penstock.runs.files import DECISIONS
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 from penstock.runs.lines import records_of
 from penstock.storage import journal
 
@@ -36,8 +36,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trigger_s: float
     before_s: float
     why: str
-    doors: dict[str, Gate] = {}
-    doors_before: dict[str, Gate] = {}
+    doors: dict[str, TransferGate] = {}
+    doors_before: dict[str, TransferGate] = {}
     evidence: dict[str, Any] = {}
     expected: dict[str, Any] = {}
     came: dict[str, Any] = {}

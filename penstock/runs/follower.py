@@ -21,7 +21,7 @@ from penstock.runs.overview import state_of
 from penstock.runs.record import Record, SourceRecord, record_of
 from penstock.runs.report import Report, report_of_run
 from penstock.runs.starts import Start
-from penstock.runs.tail import Tail
+from penstock.runs.tail import FileTail
 from penstock.runs.totals import Totals
 from penstock.runtime.histogram import Histogram
 
@@ -35,7 +35,7 @@ class GroupSeen:
 
     external: frozenset[str]
     handed_on: frozenset[str]
-    tail: Tail
+    tail: FileTail
     totals: Totals = field(default_factory=Totals)
     records: deque[BatchRecord] = field(default_factory=lambda: deque(maxlen=KEPT))
     _quantiles: dict[tuple[int, int], list[float | None]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Follower:
         self.groups: dict[str, GroupSeen] = {}
         self._former: set[str] = set()
         self._decode = msgspec.json.Decoder(BatchRecord).decode
-        self._tails = {name: Tail(run / name) for name in (PROGRESS, STARTS, DECISIONS, MOVES)}
+        self._tails = {name: FileTail(run / name) for name in (PROGRESS, STARTS, DECISIONS, MOVES)}
         self._takers: dict[str, tuple[Callable[[bytes], None], Callable[[], None]]] = {
             PROGRESS: (self._take_progress, self.progress.clear),
             STARTS: (lambda line: self.starts.append(msgspec.json.decode(line, type=Start)), self.starts.clear),
@@ -184,5 +184,5 @@ class Follower:
         for group in (*former, *present):
             if group.name not in self.groups:
                 self.groups[group.name] = GroupSeen(
-                    frozenset(group.external), frozenset(group.handed_on), Tail(ledger_of(self.run, group.name))
+                    frozenset(group.external), frozenset(group.handed_on), FileTail(ledger_of(self.run, group.name))
                 )

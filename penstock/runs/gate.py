@@ -5,7 +5,7 @@ import msgspec
 from penstock.errors import ConfigurationError
 
 
-class Gate(msgspec.Struct, frozen=True, rename={"flush_timer": "flush_timer_s"}):
+class TransferGate(msgspec.Struct, frozen=True, rename={"flush_timer": "flush_timer_s"}):
     """When a transfer starts, and how many events it takes. These are the settings K and tau of the model.
 
     A transfer starts as soon as the one before it is done and ``batch_size`` events wait, or the

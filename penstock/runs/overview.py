@@ -12,7 +12,7 @@ from penstock.errors import SourceError
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.files import CHECKPOINT, LOG, REPORT
 from penstock.runs.manifest import Manifest, is_run, manifest_of
-from penstock.runs.report import Outcome, report_of_run
+from penstock.runs.report import EventCounts, report_of_run
 from penstock.runs.starts import last_start
 from penstock.runtime.histogram import Histogram
 from penstock.storage import durable
@@ -112,7 +112,7 @@ def overview(run: Path) -> Overview:
     )
 
 
-def counted_in_real_time(run: Path) -> Outcome | None:
+def counted_in_real_time(run: Path) -> EventCounts | None:
     """Return the counts of the last stop of a run in real time; None if a query has committed since."""
     report = report_of_run(run)
     if report is None:

@@ -11,7 +11,7 @@ import msgspec
 from penstock.storage import journal
 
 
-class Sums(msgspec.Struct):
+class ProgressSums(msgspec.Struct):
     """Sums over progress reports, for the report of a run."""
 
     late: int = 0
@@ -24,7 +24,7 @@ class Sums(msgspec.Struct):
         late: dict[tuple[str, int], int] = {}
         for progress in progresses:
             if "sums" in progress:
-                earlier = msgspec.convert(progress["sums"], Sums)
+                earlier = msgspec.convert(progress["sums"], ProgressSums)
                 self.late += earlier.late
                 for name, (time_ms, rows) in earlier.busy.items():
                     self._work(name, time_ms, rows)
@@ -62,15 +62,15 @@ class ProgressFile:
         """Append a progress report."""
         self._journal.append(json.dumps(progress, default=str).encode())
 
-    def sums(self) -> Sums:
+    def sums(self) -> ProgressSums:
         """Return the sums over all progress reports of the run; a torn line is left out."""
-        sums = Sums()
+        sums = ProgressSums()
         sums.add(_parsed(self._journal.lines()))
         return sums
 
 
 def _summed(lines: Iterable[bytes]) -> bytes:
-    sums = Sums()
+    sums = ProgressSums()
     sums.add(_parsed(lines))
     return json.dumps({"sums": msgspec.to_builtins(sums)}).encode()
 

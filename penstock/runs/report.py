@@ -10,7 +10,7 @@ from penstock.runtime.places import Place
 from penstock.storage import durable
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class EventCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many source events were processed, failed or wait. In real time, only the first four counts are known."""
 
     accepted: int
@@ -52,7 +52,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     application: str
     engine: str
     master: str
-    counts: Outcome
+    counts: EventCounts
     places: dict[str, Place] | None = None
     uncounted: list[str] | None = None
     units: dict[str, str]

@@ -10,7 +10,7 @@ from penstock.storage.place import is_local
 CHUNK = 4 << 20
 
 
-class Tail:
+class FileTail:
     """Reads each whole line of a file once. Begins again at the first line if the file was replaced."""
 
     def __init__(self, path: Path) -> None:

@@ -26,6 +26,7 @@ class Totals(Counts):
         """
         sources = {name: source for name, source in record.sources.items() if name in external}
         streams = {name: events for name, events in record.streams.items() if name not in handed_on}
+        failed = record.dead_lettered if external or record.judged else 0
         add_places(self.places, record.places)
-        self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, places={}))
+        self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, dead_lettered=failed, places={}))
         self.batches += record.batches

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.app.element import Element
-from penstock.runtime.delivery import Delivery, Part
+from penstock.runtime.delivery import BlockPart, Delivery
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.wire import Block
 from penstock.runtime.wiring import Wiring
@@ -41,7 +41,7 @@ class _Kept(NamedTuple):
     """The block's bytes; or, where it was spilled, its position in the file and its length."""
 
 
-class Arrivals:
+class ArrivedBlocks:
     """Blocks of events on their way to the elements of a hop.
 
     Parameters
@@ -72,12 +72,12 @@ class Arrivals:
     def deliveries(self, element: Element) -> Iterator[Delivery]:
         """Yield an element's events in the order of the sources, in one or more deliveries; an empty one if there are none."""
         waiting: deque[_Kept] = self._waiting(element)
-        opened: list[Part] = []
+        opened: list[BlockPart] = []
         # Events before the next waiting block's least position can be delivered: no waiting block holds an earlier one.
         while True:
             while waiting and (sum(map(len, opened)) < AT_ONCE or not _any_before(opened, waiting[0].least)):
                 block = self._read(waiting.popleft())
-                opened.append(Part.of(block, self._wiring))
+                opened.append(BlockPart.of(block, self._wiring))
             if not waiting:
                 yield Delivery(self._wiring, opened)
                 return
@@ -119,5 +119,5 @@ def _before(lineage: LineageColumns, moment: Moment) -> NDArray[np.bool_]:
     return before
 
 
-def _any_before(parts: list[Part], moment: Moment) -> bool:
+def _any_before(parts: list[BlockPart], moment: Moment) -> bool:
     return any(_before(part.lineage, moment).any() for part in parts)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 Result = TypeVar("Result")
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """The outcome of a call: the value it returned, the list of values it yielded, or the error it raised."""
 
     result: Any
@@ -55,7 +55,7 @@ async def side_by_side(chains: Iterable[Callable[[], Awaitable[None]]], at_once:
         raise RuntimeError("calls were cancelled from outside, before all were made")
 
 
-async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Outcome:
+async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> CallOutcome:
     """Await a call for at most ``timeout`` seconds, in a task of its own, so that its cancellation affects no other call."""
     try:
         return await asyncio.create_task(_outcome(call, event, timeout))
@@ -63,20 +63,20 @@ async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Out
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # all calls are being cancelled, not this one alone
             raise
-        return Outcome(None, error)
+        return CallOutcome(None, error)
 
 
-async def _outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Outcome:
+async def _outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> CallOutcome:
     """Await a call within a timeout; errors of the call, and the timeout, become the outcome."""
     try:
         async with asyncio.timeout(timeout) as limit:
             returned = call(event)
-            return Outcome([emission async for emission in returned] if isasyncgen(returned) else await returned)
+            return CallOutcome([emission async for emission in returned] if isasyncgen(returned) else await returned)
     except TimeoutError as error:
         late = TimeoutError(f"it took longer than {timeout:g} s, which is the timeout= of the element")
-        return Outcome(None, late if limit.expired() else error)
+        return CallOutcome(None, late if limit.expired() else error)
     except (Exception, SystemExit) as error:
-        return Outcome(None, error)
+        return CallOutcome(None, error)
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:

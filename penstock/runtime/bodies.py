@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.app.element import Element, overrides
 from penstock.errors import EmissionError
-from penstock.runtime.awaiting import Outcome, outcome, run, side_by_side
+from penstock.runtime.awaiting import CallOutcome, outcome, run, side_by_side
 from penstock.runtime.codec import Codec
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.events import EventBatch
@@ -39,7 +39,7 @@ def run_event_body(
         element.prepare()
         if element.asynchronous:
             with counted.timed_together(len(events)):  # make all calls first; the loop below takes their outcomes
-                handle, handed = Outcome.get, _outcomes(element, handle, handed, tally.log)
+                handle, handed = CallOutcome.get, _outcomes(element, handle, handed, tally.log)
         else:
             rows = counted.timed(range(len(events)))
         for row in rows:
@@ -60,7 +60,7 @@ def run_event_body(
     return list(emitter.batches())
 
 
-def _outcomes(element: Element, call: Callable[[Any], Any], events: list[Any], log: Lines) -> list[Outcome]:
+def _outcomes(element: Element, call: Callable[[Any], Any], events: list[Any], log: Lines) -> list[CallOutcome]:
     """Make an asynchronous call for each event, as many concurrently as the element allows; returns their outcomes."""
     assert element.timeout is not None
     outcomes: list[Any] = [None] * len(events)

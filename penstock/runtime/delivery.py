@@ -18,7 +18,7 @@ _raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockPart:
     """Decoded events of one block: all of them, or a selection."""
 
     stream: Stream[Any]
@@ -32,7 +32,7 @@ class Part:
     """The positions of ``events`` in the block; None for the whole block."""
 
     @classmethod
-    def of(cls, block: Block, wiring: Wiring) -> "Part":
+    def of(cls, block: Block, wiring: Wiring) -> "BlockPart":
         """Decode a block."""
         _, stream = wiring.deliveries[block.target]
         events = wiring.codec(stream.event_type).decode_block(block.events)
@@ -41,11 +41,11 @@ class Part:
     def __len__(self) -> int:
         return len(self.events)
 
-    def divided(self, mask: NDArray[np.bool_]) -> "tuple[Part, Part]":
+    def divided(self, mask: NDArray[np.bool_]) -> "tuple[BlockPart, BlockPart]":
         """Split into the events that a mask marks, and the others."""
         return self._take(mask), self._take(~mask)
 
-    def _take(self, mask: NDArray[np.bool_]) -> "Part":
+    def _take(self, mask: NDArray[np.bool_]) -> "BlockPart":
         if mask.all():
             return self
         rows = np.flatnonzero(mask).tolist()
@@ -63,7 +63,7 @@ class Part:
 class Delivery:
     """Events with their streams and lineages: parallel sequences in the order of delivery."""
 
-    def __init__(self, wiring: Wiring, parts: list[Part]) -> None:
+    def __init__(self, wiring: Wiring, parts: list[BlockPart]) -> None:
         self._wiring, self._parts = wiring, parts
         self.streams: list[Stream[Any]] = [part.stream for part in parts for _ in part.events]
         self.events: list[Any] = [event for part in parts for event in part.events]

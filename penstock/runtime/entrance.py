@@ -47,7 +47,7 @@ class Entrance:
 
     def note_taken(self, lineage: LineageColumns) -> None:
         """Count events that another group has handed on."""
-        self._stage.tally.taken.setdefault(self._source.name, Seen()).add(lineage)
+        self._stage.tally.taken.setdefault(self._source.name, Seen()).add_handed(lineage)
 
     def take(self, rows: Any, kind: str, lineage: LineageColumns, read: Callable[[bytes, Fit], Any] | None = None) -> None:
         """Take rows of a kind (`penstock.connectors.source.RowKind`), or a record batch with the events' columns.

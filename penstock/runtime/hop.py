@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from penstock.app.element import Element
-from penstock.runtime.arrivals import Arrivals
+from penstock.runtime.arrivals import ArrivedBlocks
 from penstock.runtime.column_container import ColumnContainer, ColumnDelivery
 from penstock.runtime.container import Container
 from penstock.runtime.lineage import in_order, joined
@@ -28,7 +28,7 @@ class Hop:
         since the epoch.
     """
 
-    def __init__(self, stage: Stage, arrivals: Arrivals, store: PageStore, now: float, watermark: float | None) -> None:
+    def __init__(self, stage: Stage, arrivals: ArrivedBlocks, store: PageStore, now: float, watermark: float | None) -> None:
         self._stage, self._arrivals, self._store = stage, arrivals, store
         self._now, self._watermark = now, watermark
         self.due: float | None = None

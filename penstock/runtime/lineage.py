@@ -57,15 +57,15 @@ class LineageColumns(NamedTuple):
     root: Ints
 
     @classmethod
-    def read(cls, born: Ints, major: Ints, minor: Ints, batch: int = 0, root: Ints | None = None) -> "LineageColumns":
+    def read(cls, born: Ints, major: Ints, minor: Ints, salt: int = 0, root: Ints | None = None) -> "LineageColumns":
         """Make the lineages of events that a group reads.
 
         Parameters
         ----------
-        batch: differs between the micro-batches of a group. root: of events from another group, as it has told them; 0 where it
-            has not.
+        salt: differs between sources, and between the micro-batches of one.
+        root: of events from another group, as it has told them; 0 where it has not.
         """
-        own = hashed(major, minor, batch)
+        own = hashed(major, minor, salt)
         root = own | 1 if root is None else np.where(root, root, own & ~1)
         return cls(born, np.full(len(born), NONE, np.int64), major, minor, root)
 
@@ -95,8 +95,14 @@ class LineageColumns(NamedTuple):
         return self._replace(root=np.where(caused, self.root, np.random.default_rng().integers(1, LAST, len(caused)) << 1))
 
     def fingerprint(self) -> int:
-        """Return the sum of the events' roots, modulo 2^64."""
-        return int(self.root.view(np.uint64).sum(dtype=np.uint64))
+        """Return the sum, modulo 2^64, of hashes by which the events that a group has read are told from each other."""
+        return _sum(hashed(self.root, self.minor))
+
+    def sum_of_roots(self) -> int:
+        """Return the sum of the roots, modulo 2^64, which is the same in the group that hands events on and in one that reads
+        them.
+        """
+        return _sum(self.root)
 
     def judged(self) -> "LineageColumns":
         """Return the lineages without event times, which are not needed once lateness has been judged."""
@@ -117,9 +123,13 @@ def joined(parts: Sequence[LineageColumns]) -> LineageColumns:
     )
 
 
-def hashed(major: Ints, minor: Ints, batch: int) -> Ints:
+def _sum(hashes: Ints) -> int:
+    return int(hashes.view(np.uint64).sum(dtype=np.uint64))
+
+
+def hashed(major: Ints, minor: Ints, salt: int = 0) -> Ints:
     """Hash identities of events, by the mixing function of SplitMix64 (Steele, Lea and Flood, 2014)."""
-    mixed = (major.view(np.uint64) + np.uint64(batch)) * _SPREAD + minor.view(np.uint64)
+    mixed = (major.view(np.uint64) + np.uint64(salt)) * _SPREAD + minor.view(np.uint64)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
     mixed ^= mixed >> np.uint64(31)

@@ -21,8 +21,8 @@ class Seen(msgspec.Struct):
 
     Parameters
     ----------
-    print: the sum, modulo 2^64, of the events' roots. It does not depend on their order, and can be added up. Events that one
-        source event has caused have equal roots.
+    print: the sum, modulo 2^64, of hashes of the events' origins. It does not depend on their order, and can be added up.
+        Events of one origin have equal hashes.
     """
 
     events: int = 0
@@ -32,6 +32,11 @@ class Seen(msgspec.Struct):
         """Count events."""
         self.events += len(lineage.major)
         self.print = (self.print + lineage.fingerprint()) % _MODULUS
+
+    def add_handed(self, lineage: "LineageColumns") -> None:
+        """Count events on their way from one group to another."""
+        self.events += len(lineage.major)
+        self.print = (self.print + lineage.sum_of_roots()) % _MODULUS
 
     def merge(self, other: "Seen") -> None:
         """Add the counts of another partition or micro-batch."""

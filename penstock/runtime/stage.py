@@ -116,7 +116,7 @@ class Stage:
             lineage = batch.lineage.distinct() if files.role == "hop" else batch.lineage
             self._output.write_columns(sink, columns, lineage)
             if files.role == "hop":
-                self.tally.handed.setdefault(batch.stream.name, Seen()).add(lineage)
+                self.tally.handed.setdefault(batch.stream.name, Seen()).add_handed(lineage)
         else:
             lines, batch = self.encoded(files.name, place, batch, lambda part: self._checked_lines(part, files))
             self._output.write_lines(sink, lines)

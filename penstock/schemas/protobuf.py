@@ -1,5 +1,6 @@
 """Protobuf, by Google's compiler and runtime. Types that Protobuf lacks become texts; absent fields have their defaults."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,13 @@ def event_type_of(schema: Schema) -> type[Event]:
 
 
 def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
-    """Return a reader of payloads, which begin with the indexes of their message type, as schema registries require."""
+    """Return a reader of payloads, which begin with the indexes of their message type, as schema registries require.
+
+    Raises
+    ------
+    EventSchemaError: the compiler refuses the schema.
+    """
+    _file(schema)
 
     def read(payload: bytes) -> Values:
         place, rest = _place(payload)
@@ -121,17 +128,30 @@ def _file(schema: Schema) -> Any:
             (root / name).write_text(text)
         made = root / "made"
         own = str(files(grpc_tools).joinpath("_proto"))
-        # The compiler writes its errors to the process's standard error, so it runs in a process of its own.
-        arguments = [f"-I{root}", f"-I{own}", "--include_imports", f"--descriptor_set_out={made}", FILE]
-        compiled = subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], capture_output=True, text=True)
-        if compiled.returncode:
-            reason = " ".join(compiled.stderr.split())
-            raise EventSchemaError(f"This is no Protobuf schema ({reason[:300]}): {schema.text[:200]}")
+        _compile(root, [f"-I{own}", "--include_imports", f"--descriptor_set_out={made}", FILE], schema.text)
         together = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
     pool = descriptor_pool.DescriptorPool()
     for file in together.file:
         pool.Add(file)
     return pool.FindFileByName(FILE)
+
+
+def _compile(root: Path, arguments: list[str], text: str) -> None:
+    """Run the compiler, in a process of its own, for it writes its errors to the process's standard error.
+
+    Raises
+    ------
+    EventSchemaError: it refuses the schema, of which ``text`` is shown; or it cannot be run.
+    """
+    command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root}", *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    compiled = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if compiled.returncode:
+        errors = [line for line in compiled.stderr.splitlines() if ".proto:" in line]
+        if not errors:
+            raise EventSchemaError(f"The Protobuf compiler cannot be run: {compiled.stderr.strip()[-300:]}")
+        reason = "; ".join(errors).replace(f"{root}/", "")
+        raise EventSchemaError(f"This is no Protobuf schema ({reason[:300]}): {text[:200]}")
 
 
 def _descriptor(schema: Schema, place: tuple[int, ...]) -> Descriptor:
@@ -140,9 +160,12 @@ def _descriptor(schema: Schema, place: tuple[int, ...]) -> Descriptor:
     messages = list(file.message_types_by_name.values())
     if not messages:
         raise EventSchemaError("The Protobuf schema has no message.")
+    unknown = EventSchemaError(f"A payload names message type {'.'.join(map(str, place))!r}, which its schema does not have.")
+    if not place:
+        raise unknown
     for number in place:
         if not 0 <= number < len(messages):
-            raise EventSchemaError(f"A payload names message type {'.'.join(map(str, place))}, which its schema does not have.")
+            raise unknown
         descriptor: Descriptor = messages[number]
         messages = descriptor.nested_types
     return descriptor

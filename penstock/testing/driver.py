@@ -20,7 +20,7 @@ from penstock.app.window.windowing import FOREVER, SECOND
 from penstock.errors import PenstockError, TopologyError
 from penstock.kinds.coding import json_decoder
 from penstock.kinds.event import Event
-from penstock.runtime.arrivals import Arrivals
+from penstock.runtime.arrivals import ArrivedBlocks
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.hop import Hop
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
@@ -312,7 +312,7 @@ class Attempt:
         yield from rows.filter(pc.invert(here)).to_batches()
         arrived = rows.filter(here)
         for partition in range(self.wiring.partitions):
-            arrivals = Arrivals(self.wiring)
+            arrivals = ArrivedBlocks(self.wiring)
             for block in arrived.filter(pc.equal(arrived["bucket"], partition))["block"].to_pylist():
                 arrivals.add(block)
             stage = self._stage(hop, partition)

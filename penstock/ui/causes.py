@@ -47,7 +47,7 @@ NO_FAULT = {"healthy", "idle", "unclear"}
 """Kinds of verdicts that are not faults."""
 
 
-class Cause(NamedTuple):
+class HealthStatement(NamedTuple):
     """A statement on a run's health; ``fault`` is False if it only describes the state; ``sure`` is False if uncertain."""
 
     kind: str
@@ -57,7 +57,7 @@ class Cause(NamedTuple):
     fault: bool
 
 
-def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[Cause]:
+def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[HealthStatement]:
     """Return the causes of trouble of a run, the gravest first, or one or more statements on its state; never empty."""
     known = [*_of_silence(follower), *_of_counts(follower), *_of_verdicts(follower, verdicts, state), *_of_lag(follower, state)]
     faults = [cause for cause in known if cause.fault]
@@ -65,16 +65,18 @@ def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[
         return faults
     if state != "running":
         last = "its input is over" if state == "ended" else "it may be resumed"
-        return [Cause(state, f"The run is not on; {last}.", MENDS.get(state, ""), sure=True, fault=False)]
+        return [HealthStatement(state, f"The run is not on; {last}.", MENDS.get(state, ""), sure=True, fault=False)]
     if follower.manifest.is_real_time:
-        return [Cause("real time", "Events pass as they come; no micro-batch says how long.", "", sure=False, fault=False)]
-    return known or [Cause("unclear", "Nothing was committed yet.", "", sure=False, fault=False)]
+        return [
+            HealthStatement("real time", "Events pass as they come; no micro-batch says how long.", "", sure=False, fault=False)
+        ]
+    return known or [HealthStatement("unclear", "Nothing was committed yet.", "", sure=False, fault=False)]
 
 
-def _of_silence(follower: Follower) -> Iterator[Cause]:
+def _of_silence(follower: Follower) -> Iterator[HealthStatement]:
     minutes = silent_for(follower)
     if minutes:
-        yield Cause(
+        yield HealthStatement(
             "silent",
             f"The run is on, and has neither committed nor reported anything for {minutes} minutes.",
             MENDS["silent"],
@@ -83,12 +85,14 @@ def _of_silence(follower: Follower) -> Iterator[Cause]:
         )
 
 
-def _of_verdicts(follower: Follower, verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
+def _of_verdicts(follower: Follower, verdicts: Sequence[Verdict], state: str) -> Iterator[HealthStatement]:
     for verdict in verdicts:
         fault = verdict.kind not in NO_FAULT
         if fault or state == "running":
             busiest = _busiest(follower) if verdict.kind == "saturated" else ""
-            yield Cause(verdict.kind, f"{verdict.text}{busiest}", MENDS.get(verdict.kind, ""), verdict.confident, fault)
+            yield HealthStatement(
+                verdict.kind, f"{verdict.text}{busiest}", MENDS.get(verdict.kind, ""), verdict.confident, fault
+            )
 
 
 def _busiest(follower: Follower) -> str:
@@ -105,7 +109,7 @@ def _busiest(follower: Follower) -> str:
     return f" {worst} takes {busy[worst] / total:.0%} of the elements' time."
 
 
-def _of_counts(follower: Follower) -> Iterator[Cause]:
+def _of_counts(follower: Follower) -> Iterator[HealthStatement]:
     """Yield the causes that follow from the ledger's counts, without a model: dead letters and late events."""
     recent = [(follower.groups[name], list(follower.groups[name].records)[-RECENT:]) for name in follower.present]
     records = [record for _, several in recent for record in several]
@@ -131,7 +135,7 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
     if dead > 0:
         worst = max(letters, key=lambda name: letters[name] - late_letters[name], default="")
         where = f"most in {worst}" if worst and letters[worst] > late_letters[worst] else "while decoding"
-        yield Cause(
+        yield HealthStatement(
             "dead letters",
             f"{dead:,} of the last {max(taken, dead):,} events became dead letters, {where}.",
             MENDS["dead letters"],
@@ -141,7 +145,7 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
     if sum(late_letters.values()) or sum(late.values()) + in_part > 0.001 * max(taken, 1):
         worst = max(late, key=lambda name: late[name])
         part = f"; {in_part:,} more missed some of their windows" if in_part else ""
-        yield Cause(
+        yield HealthStatement(
             "late events",
             f"{sum(late.values()):,} of the last {taken:,} events came after the watermark, most at {worst}{part}.",
             MENDS["late events"],
@@ -150,12 +154,12 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
         )
 
 
-def _of_lag(follower: Follower, state: str) -> Iterator[Cause]:
+def _of_lag(follower: Follower, state: str) -> Iterator[HealthStatement]:
     """Yield a cause for each source at which one partition alone lags."""
     for name, several in follower.told(LAGGED).items() if state == "running" else ():
         lagging = [_lagging(record) for record in several]
         if len(lagging) == LAGGED and lagging[-1] is not None and len(set(lagging)) == 1:
-            yield Cause(
+            yield HealthStatement(
                 "skewed partition",
                 f"waiting at {name}: {several[-1].lag}; the last {LAGGED} micro-batches have all left more there than they "
                 "took.",

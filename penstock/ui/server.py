@@ -31,10 +31,10 @@ from penstock.ui.causes import silent_for
 from penstock.ui.forecast import Forecast
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import picture, snapshot
-from penstock.ui.whatif import Place, WhatIf
+from penstock.ui.whatif import SliderPositions, WhatIf
 from penstock.web.access import Access
 from penstock.web.guard import Guard
-from penstock.web.problem import Problem
+from penstock.web.problem import RequestProblem
 from penstock.web.server import Certificate, Port, Server
 
 EVERY_S = 1.0
@@ -128,7 +128,7 @@ class Page:
                 return
             try:
                 self._guard.check(Request(scope), "consume")
-            except Problem as problem:
+            except RequestProblem as problem:
                 answer = PlainTextResponse(problem.detail, problem.status_code, {**HEADERS, **(problem.headers or {})})
                 await answer(scope, receive, send)
                 return
@@ -192,7 +192,7 @@ class Page:
         disposition = {"Content-Disposition": f"attachment; filename*=UTF-8''{file}"}
         return Response(plan.text, media_type="application/json", headers={**HEADERS, **disposition})
 
-    async def _models(self, request: Request) -> tuple[WhatIf, Place]:
+    async def _models(self, request: Request) -> tuple[WhatIf, SliderPositions]:
         """Return a run's predictions and the positions of the page's sliders.
 
         Raises
@@ -205,7 +205,7 @@ class Page:
             raise ConfigurationError(forecast.why_not)
         times = _number(request, "rate")
         others = {name: _number(request, name) for name in ("cores", "min_rows", "max_delay")}
-        return forecast.what_if, Place(1.0 if times is None else times, **others)
+        return forecast.what_if, SliderPositions(1.0 if times is None else times, **others)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(await asyncio.to_thread(self._exposition), media_type="text/plain; version=0.0.4", headers=HEADERS)

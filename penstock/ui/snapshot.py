@@ -16,7 +16,7 @@ from penstock.runs.follower import Follower
 from penstock.runs.letters import last_letters, topics_of_letters
 from penstock.runs.overview import counted_in_real_time
 from penstock.runs.record import Record
-from penstock.runs.report import Outcome
+from penstock.runs.report import EventCounts
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
@@ -104,7 +104,7 @@ def _counts(follower: Follower, state: str) -> dict[str, Any]:
     }
 
 
-def _as_reported(counts: Outcome) -> dict[str, Any]:
+def _as_reported(counts: EventCounts) -> dict[str, Any]:
     return {**{name: getattr(counts, name) for name in OUTCOMES}, "kind": "counted when the run stopped"}
 
 

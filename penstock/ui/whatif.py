@@ -27,7 +27,7 @@ SIMULATED = 200
 
 
 @dataclass(frozen=True)
-class Place:
+class SliderPositions:
     """The positions of the sliders other than the trigger's; None stands for the present setting.
 
     Parameters
@@ -52,7 +52,7 @@ class WhatIf:
     def __init__(self, observation: Observation, calibration: Calibration, fit: int) -> None:
         self._observation, self._calibration, self._fit = observation, calibration, fit
         self._lock = threading.Lock()
-        self._rows: dict[Place, list[list[float] | None]] = {}
+        self._rows: dict[SliderPositions, list[list[float] | None]] = {}
         self._today = calibration.complete(None)
         self._present = float(self._today.rate or 0.0)
         self._cores = self._offered_cores()
@@ -60,7 +60,7 @@ class WhatIf:
         self._triggers = sorted({*TRIGGERS, self._today.interval})
         self._delays = sorted({*DELAYS, self._today.delay} if (self._today.min_rows or 1) > 1 else DELAYS)
 
-    def surface(self, place: Place | None = None) -> dict[str, Any]:
+    def surface(self, place: SliderPositions | None = None) -> dict[str, Any]:
         """Return the sliders' positions and the cells: a row for each rate, or only for that of ``place``, with a cell for each
         trigger. A cell is None if the query would not keep up.
 
@@ -68,16 +68,16 @@ class WhatIf:
         ------
         ConfigurationError: the place is not among the sliders' positions.
         """
-        asked = place or Place()
+        asked = place or SliderPositions()
         rates = RATES if place is None else (asked.times,)
-        setting = Place(
+        setting = SliderPositions(
             cores=self._today.cores if asked.cores is None else asked.cores,
             min_rows=self._today.min_rows or 1.0 if asked.min_rows is None else asked.min_rows,
             max_delay=self._today.delay if asked.max_delay is None else asked.max_delay,
         )
         self._check(asked, setting)
         with self._lock:
-            cells = [self._row(Place(times, setting.cores, setting.min_rows, setting.max_delay)) for times in rates]
+            cells = [self._row(SliderPositions(times, setting.cores, setting.min_rows, setting.max_delay)) for times in rates]
         return {
             "rates": RATES,
             "triggers": self._triggers,
@@ -94,7 +94,7 @@ class WhatIf:
             "delays": self._delays,
         }
 
-    def plan(self, place: Place, trigger: float) -> Plan:
+    def plan(self, place: SliderPositions, trigger: float) -> Plan:
         """Return the plan of the sliders' positions.
 
         Raises
@@ -114,12 +114,12 @@ class WhatIf:
         changed = place.cores not in (None, self._today.cores)
         return plan_of(self._observation, chosen, None, because=because, fixes_cores=changed)
 
-    def _row(self, place: Place) -> list[list[float] | None]:
+    def _row(self, place: SliderPositions) -> list[list[float] | None]:
         if place not in self._rows:
             self._rows[place] = [self._cell(self._setting(place, trigger)) for trigger in self._triggers]
         return self._rows[place]
 
-    def _setting(self, place: Place, trigger: float) -> Setting:
+    def _setting(self, place: SliderPositions, trigger: float) -> Setting:
         gate: dict[str, float] = {}
         if self._thresholds and place.min_rows is not None:
             gate = {"min_rows": place.min_rows}
@@ -134,7 +134,7 @@ class WhatIf:
             return None
         return [round(float(getattr(prediction, name)), 4) for name in FIGURES]
 
-    def _check(self, asked: Place, where: Place) -> None:
+    def _check(self, asked: SliderPositions, where: SliderPositions) -> None:
         if asked.times not in RATES:
             raise ConfigurationError(f"There is no answer for {asked.times:g} times the rate: ask for one of {_listed(RATES)}.")
         for name, value, present, offered in (

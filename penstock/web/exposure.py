@@ -13,7 +13,7 @@ REMEMBERED = 16
 """The number of Host headers cached: honest clients send few, and parsing one takes as long as the rest of a check."""
 
 
-class Names:
+class HostNames:
     """The names by which a server may be addressed. The check defends against DNS rebinding by pages of other sites.
 
     >>> names = Names(("events.example",))

@@ -5,8 +5,8 @@ from hashlib import blake2b
 from starlette.requests import HTTPConnection
 
 from penstock.web.access import Access, Role
-from penstock.web.exposure import Names
-from penstock.web.problem import Problem, refusal
+from penstock.web.exposure import HostNames
+from penstock.web.problem import RequestProblem, refusal
 
 
 class Guard:
@@ -28,7 +28,7 @@ class Guard:
         query: str = "access_token",
         cookie: str | None = None,
     ) -> None:
-        self._access, self._names, self._origins = access, Names(names), origins
+        self._access, self._names, self._origins = access, HostNames(names), origins
         self._query, self._cookie = query, cookie
 
     def check(self, asked: HTTPConnection, role: Role | None) -> None:
@@ -49,7 +49,7 @@ class Guard:
             )
         token = self._token_of(asked)
         if not self._access.knows(token):
-            raise Problem(
+            raise RequestProblem(
                 401,
                 f"A token is needed: send Authorization: Bearer TOKEN, or ?{self._query}=TOKEN.",
                 {"WWW-Authenticate": "Bearer"},

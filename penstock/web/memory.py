@@ -15,7 +15,7 @@ ASKED_EVERY_S = 0.02
 GIVEN_BACK_EVERY_S = 1.0
 
 
-class Memory:
+class MemoryLimit:
     """A limit on the memory of the whole process, whichever part of it uses the memory.
 
     Parameters

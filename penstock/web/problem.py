@@ -13,13 +13,13 @@ from penstock.visible import visible
 RETRY_AFTER_S = 1
 
 
-class Problem(HTTPException):
+class RequestProblem(HTTPException):
     """A request that is refused; ``detail`` is one sentence for a person."""
 
 
-def refusal(status: int, detail: str) -> Problem:
-    """Return a `Problem`; for statuses where a retry may help, it has a Retry-After header."""
-    return Problem(status, detail, {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None)
+def refusal(status: int, detail: str) -> RequestProblem:
+    """Return a `RequestProblem`; for statuses where a retry may help, it has a Retry-After header."""
+    return RequestProblem(status, detail, {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None)
 
 
 def as_response(error: Exception) -> Response:

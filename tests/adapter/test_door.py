@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.adapter import EventLog
-from penstock.adapter.arrivals import Arrivals
+from penstock.adapter.arrivals import ArrivalStatistics
 from penstock.adapter.body import BodyReader, Malformed
 from penstock.adapter.door import Door
 from penstock.adapter.transfers import Transfer, Transfers
@@ -19,7 +19,7 @@ from penstock.connectors.log.arrays import divide
 from penstock.connectors.log.log import Parcel
 from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.event import Event
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 
 
 class Word(Event):
@@ -63,40 +63,40 @@ def deliver(gate, sizes, store=None, patience=30.0, change=None, memory=10_000):
 
 
 def test_a_transfer_takes_at_most_a_batch_in_whole_requests():
-    store, answers, _ = deliver(Gate(10), [4, 4, 4, 25, 1, 9])
+    store, answers, _ = deliver(TransferGate(10), [4, 4, 4, 25, 1, 9])
     assert answers == [4, 4, 4, 25, 1, 9]
     assert [sum(transfer) for transfer in store.transfers] == [8, 4, 25, 10]
 
 
 def test_a_batch_that_is_not_full_waits_for_the_timer():
-    store, _, took = deliver(Gate(10, 0.3), [3, 3])
+    store, _, took = deliver(TransferGate(10, 0.3), [3, 3])
     assert (store.transfers, took >= 0.3) == ([[3, 3]], True)
 
 
 def test_a_full_batch_does_not_wait():
-    _, _, took = deliver(Gate(6, 5.0), [3, 3])
+    _, _, took = deliver(TransferGate(6, 5.0), [3, 3])
     assert took < 2
 
 
 def test_a_changed_gate_holds_for_what_waits():
-    _, _, took = deliver(Gate(100, 60.0), [1], change=Gate(1, 60.0))
+    _, _, took = deliver(TransferGate(100, 60.0), [1], change=TransferGate(1, 60.0))
     assert took < 5
 
 
 def test_a_store_that_fails_fails_its_requests_only():
-    _, answers, _ = deliver(Gate(1), [1, 1], SlowStore(fails=True))
+    _, answers, _ = deliver(TransferGate(1), [1, 1], SlowStore(fails=True))
     assert [str(answer) for answer in answers] == ["full", "full"]
 
 
 def test_requests_are_told_when_the_store_does_not_answer():
-    store, answers, took = deliver(Gate(1), [1, 1], SlowStore(1.0), patience=0.3)
+    store, answers, took = deliver(TransferGate(1), [1, 1], SlowStore(1.0), patience=0.3)
     assert all("not answered within 0.3 s" in str(answer) for answer in answers)
     assert took < 0.9
     assert store.transfers == [[1], [1]]  # they are kept all the same
 
 
 def test_what_waits_is_bounded_even_when_nobody_waits_for_it():
-    store, answers, _ = deliver(Gate(1), [1] * 7, SlowStore(0.3), patience=0.1, memory=4)
+    store, answers, _ = deliver(TransferGate(1), [1] * 7, SlowStore(0.3), patience=0.1, memory=4)
     assert sum("More than 4 bytes" in str(answer) for answer in answers) == 3
     assert store.transfers == [[1]] * 4
 
@@ -111,14 +111,14 @@ def test_a_step_that_fails_leaves_the_log_usable(tmp_path):
 @pytest.mark.parametrize("setting", [(0, 0.0), (2_000_000, 0.0), (1, -1.0), (1, 4000.0)])
 def test_gates_out_of_range(setting):
     with pytest.raises(ConfigurationError, match="choose a batch_size"):
-        Gate(*setting)
+        TransferGate(*setting)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.floats(0.001, 5), st.integers(1, 50)), min_size=3, max_size=60))
 def test_arrivals_are_what_numpy_says(requests):
     now = [0.0]
-    arrivals = Arrivals(window=10_000, clock=lambda: now[0])
+    arrivals = ArrivalStatistics(window=10_000, clock=lambda: now[0])
     for gap, size in requests:
         now[0] += gap
         arrivals.note(size)
@@ -137,7 +137,7 @@ def test_the_error_of_a_rate_is_what_many_windows_show():
     rates, errors = [], []
     for _ in range(300):
         now = [0.0]
-        arrivals = Arrivals(window=100_000, clock=lambda now=now: now[0])
+        arrivals = ArrivalStatistics(window=100_000, clock=lambda now=now: now[0])
         for gap, size in zip(random.exponential(0.1, 400), random.integers(1, 9, 400), strict=True):
             now[0] += gap
             arrivals.note(int(size))
@@ -149,7 +149,7 @@ def test_the_error_of_a_rate_is_what_many_windows_show():
 
 def test_old_requests_leave_the_window():
     now = [0.0]
-    arrivals = Arrivals(window=10, clock=lambda: now[0])
+    arrivals = ArrivalStatistics(window=10, clock=lambda: now[0])
     arrivals.note(5)
     now[0] = 100.0
     assert (arrivals.measured().events, arrivals.measured().gap_scv) == (0, None)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.adapter.tail import Tail
+from penstock.adapter.tail import StreamTail
 from penstock.errors import SinkError
 
 
@@ -16,7 +16,7 @@ def test_errors_do_not_end_the_looking_and_who_leaves_leaves_nothing():
         return answer
 
     async def waited():
-        tail = Tail(end)
+        tail = StreamTail(end)
         gone = [asyncio.create_task(tail.passes(3)) for _ in range(5)]
         await asyncio.sleep(0)
         for task in gone:

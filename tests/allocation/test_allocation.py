@@ -31,7 +31,7 @@ from penstock.allocation import (
 )
 from penstock.allocation.arcs import task_flows
 from penstock.allocation.bound import lower_bound
-from penstock.allocation.exact import Proof
+from penstock.allocation.exact import OptimumSearch
 from penstock.allocation.heuristics import resources_asked_for
 from penstock.allocation.problem import problem
 from penstock.allocation.shares import search_shares
@@ -122,7 +122,7 @@ def test_a_proof_can_stop_after_every_placement_and_go_on():
     given_problem = problem(graph, Resources.of(3))
     flows = certifying_flows(given_problem)
     start = np.zeros(9, np.int64)
-    whole, stopping = (Proof(given_problem, flows, start, math.inf) for _ in range(2))
+    whole, stopping = (OptimumSearch(given_problem, flows, start, math.inf) for _ in range(2))
     whole.proceed(10**7)
     while not stopping.complete:
         stopping.proceed(1)

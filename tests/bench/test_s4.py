@@ -10,8 +10,8 @@ from penstock.bench.cluster import Cluster
 from penstock.bench.s4.agenda import USAGE, Agenda, read_cells
 from penstock.bench.s4.campaign import campaign
 from penstock.bench.s4.cells import KILLS, Cell, cells_of
-from penstock.bench.s4.follow import Course, Follower
-from penstock.bench.s4.report import Report, write_parquet
+from penstock.bench.s4.follow import Course, LedgerFollower
+from penstock.bench.s4.report import CellReport, write_parquet
 from penstock.bench.s4.search import BOUND_S, Search, searches_of, sustained
 from penstock.bench.s4.workload import expected, words_file
 from penstock.cli import main
@@ -142,7 +142,7 @@ def test_a_ledger_is_read_as_it_grows(tmp_path):
     import msgspec
 
     path = tmp_path / "batches.jsonl"
-    follower = Follower(path)
+    follower = LedgerFollower(path)
     assert follower.look() == 0
     lines = [msgspec.json.encode(record(n, n, 10)) + b"\n" for n in range(3)]
     path.write_bytes(lines[0] + lines[1][:20])
@@ -198,7 +198,7 @@ def test_the_report_stands_alone_and_says_what_it_means(tmp_path):
         (tmp_path / "cells" / f"{one['name']}.json").write_text(json.dumps(one))
     found = read_cells(tmp_path)
     write_parquet(tmp_path, found)
-    Report(found, "penstock bench s4 --quick").write(tmp_path)
+    CellReport(found, "penstock bench s4 --quick").write(tmp_path)
     page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
     for written in (page, text):
         assert "0 events were lost and 0 counted twice" in written.replace("lost 0", "0")

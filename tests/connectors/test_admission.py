@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.connectors import Admission
-from penstock.connectors.schedule import Schedule
+from penstock.connectors.schedule import ArrivalSchedule
 from penstock.engine.query.compile import bucket_labels
 
 
@@ -35,17 +35,17 @@ def test_the_admission_loses_and_invents_nothing(arrivals, least, most):
 
 @pytest.mark.parametrize(("scv", "tolerance"), [(0.0, 1e-9), (1.0, 0.05), (10.0, 0.5)])
 def test_schedules_have_the_rate_and_variation_they_claim(scv, tolerance):
-    gaps = np.diff(Schedule(rate=500, scv=scv, seed=1).times(0, 400_000), prepend=0)
+    gaps = np.diff(ArrivalSchedule(rate=500, scv=scv, seed=1).times(0, 400_000), prepend=0)
     assert gaps.mean() == pytest.approx(1 / 500, rel=0.03)
     assert gaps.var() / gaps.mean() ** 2 == pytest.approx(scv, abs=tolerance)
 
 
 @given(st.integers(0, 3), st.integers(1, 20_000), st.integers(0, 20_000))
 def test_what_is_due_agrees_with_the_times(seed, count, start):
-    schedule = Schedule(rate=100, scv=1.0, seed=seed, count=count)
+    schedule = ArrivalSchedule(rate=100, scv=1.0, seed=seed, count=count)
     end = min(count, start + 50)
     for number, time in zip(range(start, end), schedule.times(start, end) if start < end else (), strict=True):
-        assert Schedule(rate=100, scv=1.0, seed=seed, count=count).due(float(time)) == number + 1
+        assert ArrivalSchedule(rate=100, scv=1.0, seed=seed, count=count).due(float(time)) == number + 1
     assert schedule.due(1e9) == count
 
 

@@ -169,7 +169,7 @@ def test_databases_of_other_encodings(postgres, tmp_path, encoding):
 
 UNFIT = {
     "rounding": ("name text, price numeric(10,2)", Price, "column price is numeric\\(10,2\\), which rounds"),
-    "never null": ("name text, price numeric, more text NOT NULL", Price, "column more is never null, has no default"),
+    "never null": ("name text, price numeric, more text NOT NULL", Price, "column more is NOT NULL without a default"),
     "always generated": ("name text, price numeric GENERATED ALWAYS AS (1) STORED", Price, "column price is generated"),
     "an identity": (
         "name text, size bigint GENERATED ALWAYS AS IDENTITY, real double precision, at timestamptz",
@@ -345,7 +345,7 @@ def test_who_may_not_make_tables_can_use_those_that_are_there(postgresql, tmp_pa
 SQLITE_UNFIT = {
     "numbers of texts": ("name integer, price text", "column name is INTEGER, in which values of str would change"),
     "numbers of decimals": ("name text, price numeric", "column price is numeric, in which values of Decimal would change"),
-    "never null": ("name text, price text, more text NOT NULL", "column more is never null"),
+    "never null": ("name text, price text, more text NOT NULL", "column more is NOT NULL without a default"),
     "generated": ("name text, price text GENERATED ALWAYS AS (name)", "no column price"),
 }
 

@@ -261,3 +261,15 @@ def test_what_is_no_database_is_refused(tmp_path):
     (tmp_path / "db").write_text("this is no database, but long enough to have a header of its own " * 20)
     with pytest.raises(SinkError, match="not a database"):
         bound(f"sqlite:{tmp_path}/db", Total, tmp_path).claim("r1", ())
+
+
+def test_a_database_that_is_only_looked_at_is_not_made(tmp_path):
+    class Row(Event):
+        key: int
+
+    sink = bound(f"sqlite:{tmp_path / 'deep' / 'rows.db'}", Row, tmp_path)
+    sink.inspect("a run", ())
+    assert not (tmp_path / "deep").exists()
+    sink.claim("a run", ())
+    sink.inspect("a run", ())
+    assert (tmp_path / "deep" / "rows.db").exists()

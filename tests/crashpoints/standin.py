@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.errors import UnknownException
 
-from penstock.audit.committed import Told
+from penstock.audit.committed import KnownPosition
 from penstock.connectors.checkpoint import batches
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.sequence import SequenceSource
@@ -354,7 +354,7 @@ class FilesReader:
     def __init__(self, bound: FileSource, place: int, checkpoint: Path, started_us: int) -> None:
         self._bound, self._started_us = bound, started_us
         self._log = checkpoint / "sources" / str(place)
-        self._position = Told(checkpoint, place, 0, {"logOffset": 1 << 40})
+        self._position = KnownPosition(checkpoint, place, 0, {"logOffset": 1 << 40})
         self._most = int(bound.reading(SimpleNamespace(parallelism=1), started_us).options.get("maxFilesPerTrigger", 1 << 30))
 
     def latest(self, offset: Any) -> Any:
@@ -438,7 +438,7 @@ class TopicReader:
         return [self._messages(before, end)]
 
     def _messages(self, before: Any, end: Any) -> Iterator[pa.RecordBatch]:
-        after, upto = (Told(self._checkpoint, self._place, 0, offset) for offset in (before, end))
+        after, upto = (KnownPosition(self._checkpoint, self._place, 0, offset) for offset in (before, end))
         for part in self._bound.again(after, upto):
             if len(part.rows):
                 yield pa.RecordBatch.from_pydict(

@@ -28,11 +28,11 @@ def is_possible(groups):
     return groups["last"] != groups["split"] or groups["Left"] == groups["split"]
 
 
-def reports_of(place, groupings, *spoilt):
+def reports_of(place, groupings, *spoilt, empty=False):
     """The report of a run for each grouping."""
     files = place / "in"
     files.mkdir()
-    for number in range(5):
+    for number in range(0 if empty else 5):
         lines = [json.dumps({"value": value}) for value in range(number, EVENTS, 5)] + ["{"] * (BAD if number == 3 else 0)
         (files / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-m", "crashpoints.grouped", str(place / "runs"), f"jsonl:{files}?max_files=1", *spoilt]
@@ -66,3 +66,9 @@ def test_what_is_lost_or_doubled_between_groups_is_found_for_each_group_that_rea
     wrong = {name: kind for name, place in report["places"].items() for kind in kinds if place[kind]}
     assert wrong == dict.fromkeys(("read from Halves by Left", "read from Halves by Right", "read from Lefts by last"), count)
     assert (report["counts"]["lost"] > 0, report["counts"]["duplicated"] > 0) == (how != "double", how != "lose")
+
+
+def test_a_group_that_has_read_nothing_counts_nothing(tmp_path):
+    [(_, report)] = reports_of(tmp_path, [APART], empty=True)
+    assert not any(report["counts"].values())
+    assert report["places"]["read from Halves by Left"]["events"] == 0

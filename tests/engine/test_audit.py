@@ -21,7 +21,7 @@ from pyiceberg.catalog import load_catalog
 from penstock.adapter import EventLog
 from penstock.app.loader import load_app
 from penstock.audit.auditor import Auditor
-from penstock.audit.sample import Sample
+from penstock.audit.sample import RowSample
 from penstock.cli.main import cli
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.topic import ID_HEADER, Topic
@@ -203,14 +203,14 @@ def test_a_sample_has_a_row_in_both_places_or_in_neither(run_app, words):
     result = run_app("passed", file=APPS, sources=sources)
     file = next((result.directory / "output" / "Out").glob("*.jsonl"))
     shares = [0.02, 0.1, 0.3, 0.6, 1]
-    whole = [audited(result, "passed", sources, sample=Sample(share)) for share in shares]
+    whole = [audited(result, "passed", sources, sample=RowSample(share)) for share in shares]
     assert [audit.verdict for audit in whole] == ["sound"] * len(shares)
     sizes = [audit.sinks["Out"].held for audit in whole]
     assert sizes == sorted(set(sizes))
     assert sizes[-1] == 200
     assert all(abs(size - 200 * share) < 30 for size, share in zip(sizes, shares, strict=True))
     file.write_text("".join(f"{row}\n" for row in file.read_text().splitlines()[:-50]))
-    missing = [audited(result, "passed", sources, sample=Sample(share)).sinks["Out"].missing for share in shares]
+    missing = [audited(result, "passed", sources, sample=RowSample(share)).sinks["Out"].missing for share in shares]
     assert missing == sorted(missing)
     assert missing[-1] == 50
     assert abs(missing[3] - 30) < 15

@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from penstock.app.loader import load_app
 from penstock.cli.main import cli
-from penstock.engine.proving.lines import Failed, Killed, Lines
+from penstock.engine.proving.lines import DriverKilled, Failed, LineTracer
 from penstock.engine.proving.prover import QueryProver
 from penstock.engine.proving.query import UserQuery
 from penstock.engine.proving.session import plain_session
-from penstock.engine.proving.verdict import Schedule, Trial, Verdict
+from penstock.engine.proving.verdict import Disturbance, QueryVerdict, TrialResult
 from penstock.errors import ApplicationNotFoundError
 from penstock.testing.proof import on_spark
 from penstock.testing.proof.proof import Proof
@@ -93,13 +93,13 @@ def several(told):
 
 
 def test_lines_are_noted_once_and_raised_at():
-    lines, told = Lines(__file__), []
+    lines, told = LineTracer(__file__), []
     lines.call(several, told)
     first = several.__code__.co_firstlineno
     assert lines.executed == [first + 1, first + 2, first + 3, first + 4]
     told.clear()
-    lines.raise_at(first + 4, Killed)
-    with pytest.raises(Killed, match=f"line {first + 4}"):
+    lines.raise_at(first + 4, DriverKilled)
+    with pytest.raises(DriverKilled, match=f"line {first + 4}"):
         lines.call(several, told)
     assert told == ["one", 0, 1, 2]
     lines.raise_at(first + 1, Failed)
@@ -123,9 +123,9 @@ def test_lines_are_noted_once_and_raised_at():
     ],
 )
 def test_what_a_trial_shows(kind, rows, guarantee):
-    trial = Trial(Schedule(kind, "so", 1, 1), **rows)
+    trial = TrialResult(Disturbance(kind, "so", 1, 1), **rows)
     assert trial.guarantee == guarantee
-    verdict = Verdict("jobs.py:build", 3, 3, [trial], ["there was no time"])
+    verdict = QueryVerdict("jobs.py:build", 3, 3, [trial], ["there was no time"])
     assert verdict.guarantee == guarantee
     assert guarantee in verdict.to_text()
     assert verdict.to_html().count("<section") == 2
@@ -133,8 +133,11 @@ def test_what_a_trial_shows(kind, rows, guarantee):
 
 
 def test_a_query_that_is_not_the_same_twice_says_nothing_of_kills():
-    trials = [Trial(Schedule("repeat", "again"), other=["x"]), Trial(Schedule("replay", "killed", 1, 1), doubled=["y"])]
-    assert Verdict("q", 1, 3, trials, []).guarantee == "differs"
+    trials = [
+        TrialResult(Disturbance("repeat", "again"), other=["x"]),
+        TrialResult(Disturbance("replay", "killed", 1, 1), doubled=["y"]),
+    ]
+    assert QueryVerdict("q", 1, 3, trials, []).guarantee == "differs"
 
 
 def test_a_module_that_cannot_be_loaded_is_said(tmp_path):
@@ -151,9 +154,9 @@ def cleaned(told):
         told.append("closed")
 
 
-@pytest.mark.parametrize("error", [Killed, Failed])
+@pytest.mark.parametrize("error", [DriverKilled, Failed])
 def test_what_cleans_up_is_executed_and_nothing_else(error):
-    lines, told = Lines(__file__), []
+    lines, told = LineTracer(__file__), []
     lines.raise_at(cleaned.__code__.co_firstlineno + 3, error)
     with pytest.raises(error):
         lines.call(cleaned, told)

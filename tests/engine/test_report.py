@@ -7,7 +7,7 @@ import pytest
 from penstock import App, Event
 from penstock.connectors.source import Reckoning
 from penstock.engine.running.report import report_of
-from penstock.runs.progress import Sums
+from penstock.runs.progress import ProgressSums
 from penstock.runs.totals import Totals
 from penstock.runtime.places import Place, Seen, sent_to
 
@@ -32,7 +32,7 @@ def counts(committed, accepted, sent=(), received=(), queued=0, other=7):
     for name, left, came in zip_longest("AB"[: max(len(sent), len(received))], sent, received, fillvalue=0):
         totals.places[sent_to(name)] = Place.between(Seen(left, 7), Seen(came, other))
     reckonings = {name: Reckoning(count, queued) for name, count in zip(("One", "Two"), committed, strict=True)}
-    report = report_of(topology(), totals, reckonings, Sums(), engine="", master="", refused=0)
+    report = report_of(topology(), totals, reckonings, ProgressSums(), engine="", master="", refused=0)
     assert report.counts.lost == sum(place.missing + place.differs for place in report.places.values())
     return report.counts
 

@@ -11,8 +11,8 @@ from penstock.cli.main import main
 from penstock.engine.running.ledger import Ledger
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.overview import overview
-from penstock.runs.progress import ProgressFile, Sums
-from penstock.runs.tail import Tail
+from penstock.runs.progress import ProgressFile, ProgressSums
+from penstock.runs.tail import FileTail
 from penstock.runs.totals import Totals
 from penstock.runtime.tally import ElementTally, SourceTally
 
@@ -37,7 +37,7 @@ def total(records):
 def test_the_sums_of_a_ledger_stay_as_it_is_shortened(tmp_path):
     path = tmp_path / "ledger"
     ledger = Ledger(path, "main", (), keep=4)
-    tail, seen = Tail(path), []
+    tail, seen = FileTail(path), []
     for batch in range(20):
         assert ledger.commit(record(batch))
         assert len(path.read_bytes().splitlines()) <= 7
@@ -91,7 +91,7 @@ def test_the_sums_of_progresses_stay_as_they_are_dropped(tmp_path):
         for query in ("main", "other"):
             told.append(progress(number, query))
             file.note(told[-1])
-            whole = Sums()
+            whole = ProgressSums()
             whole.add(told)
             assert file.sums() == whole
             assert len((tmp_path / "progress.jsonl").read_text().splitlines()) <= 7

@@ -53,7 +53,7 @@ def is_refused(door: str, column: Column) -> str | None:
     if door == "Delta" and name == "dict[str, naive datetime]":
         return "TIMESTAMP_NTZ"
     if door in ("upsert in Delta", "upsert in Iceberg") and nested:
-        return "by which no row of such a table is found" if "timedelta" not in name else ""
+        return "which such a table cannot compare" if "timedelta" not in name else ""
     if door.startswith("upsert") and "| None" in name:
         return "must not be optional"
     if door == "looked up by" and name == "int beyond 64 bits":

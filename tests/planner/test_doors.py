@@ -9,18 +9,18 @@ from adapters import RunningAdapter
 from planner.test_adapting import TARGET, Simulated
 
 from penstock.errors import ConfigurationError, SourceError
-from penstock.planner.door import Door
+from penstock.planner.door import MeasuredDoor
 from penstock.planner.doors import Doors
 from penstock.runs.decisions import decisions, in_force
-from penstock.runs.gate import Gate
+from penstock.runs.gate import TransferGate
 
 LARGE = 1_000_000
 
 
 def door(**changed):
-    return Door(
+    return MeasuredDoor(
         **{
-            "gate": Gate(),
+            "gate": TransferGate(),
             "request_rate": 100.0,
             "gap_scv": 1.0,
             "size_mean": 1.0,
@@ -34,7 +34,7 @@ def door(**changed):
 
 @pytest.mark.parametrize(("fixed", "load"), [(0.002, 0.2), (0.005, 0.5), (0.007, 0.7)])
 def test_transfers_of_one_event_are_the_queue_of_pollaczek_and_khinchine(fixed, load):
-    passed = door(fixed=fixed).passed(Gate(1, 0.0))
+    passed = door(fixed=fixed).passed(TransferGate(1, 0.0))
     assert passed.latency["mean"] == pytest.approx(fixed + load * fixed / (2 * (1 - load)), rel=0.1)
     assert passed.busy == pytest.approx(load, rel=0.05)
 
@@ -42,7 +42,7 @@ def test_transfers_of_one_event_are_the_queue_of_pollaczek_and_khinchine(fixed, 
 @pytest.mark.parametrize("timer", [0.01, 0.1, 1.0])
 def test_a_timer_alone_is_a_renewal_process(timer):
     """A cycle is a gap and the timer; of its events one waits for all of it, and those that come meanwhile for half."""
-    passed = door().passed(Gate(LARGE, timer))
+    passed = door().passed(TransferGate(LARGE, timer))
     came = 100 * timer
     assert passed.transfers == pytest.approx(100 / (1 + came), rel=0.03)
     assert passed.latency["mean"] == pytest.approx(timer * (1 + came / 2) / (1 + came), rel=0.03)
@@ -50,13 +50,13 @@ def test_a_timer_alone_is_a_renewal_process(timer):
 
 
 def test_a_batch_size_alone_waits_for_the_last_of_it():
-    passed = door(gap_scv=0.0).passed(Gate(10, 3600.0))
+    passed = door(gap_scv=0.0).passed(TransferGate(10, 3600.0))
     assert passed.latency["mean"] == pytest.approx(4.5 / 100, rel=0.01)
     assert passed.transfers == pytest.approx(10, rel=0.01)
 
 
 def test_whole_requests_are_transferred_together_and_no_more_than_fit():
-    passed = door(gap_scv=0.0, size_mean=4.0).passed(Gate(10, 3600.0))
+    passed = door(gap_scv=0.0, size_mean=4.0).passed(TransferGate(10, 3600.0))
     assert passed.transfers == pytest.approx(50, rel=0.01)  # the third request fills it, and two of them fit
 
 
@@ -66,7 +66,7 @@ def test_the_door_waits_for_what_transfers_cost_and_not_beyond():
     for interval in (0.5, 2.0, 8.0):
         gate[interval], passed = costly.best("p95", interval, fixed=0.3)
         assert passed.latency["p95"] < interval / 2
-        assert passed.busy < costly.passed(Gate()).busy
+        assert passed.busy < costly.passed(TransferGate()).busy
     assert gate[0.5].flush_timer < gate[2.0].flush_timer <= gate[8.0].flush_timer
     cheap, _ = door(request_rate=2.0, fixed=1e-5).best("p95", 2.0, fixed=0.3)
     assert cheap.flush_timer == 0
@@ -76,7 +76,7 @@ class Kept:
     """Doors that note the gates they are given."""
 
     def __init__(self, gate=None):
-        self.gates, self._gate = {}, gate or Gate()
+        self.gates, self._gate = {}, gate or TransferGate()
 
     def measured(self):
         return {"Rows": door(gate=self.gates.get("Rows", self._gate), request_rate=1000.0, fixed=0.004)}
@@ -113,7 +113,7 @@ def test_a_change_that_is_taken_back_gives_the_first_gate_back(tmp_path):
     run.hidden = lambda trigger: 5.0 if trigger > 2 else 0.0
     run.run(200)
     assert [one.kind for one in decisions(tmp_path)][:2] == ["apply", "revert"]
-    assert doors.gates["Rows"] == Gate()
+    assert doors.gates["Rows"] == TransferGate()
 
 
 @pytest.mark.slow
@@ -125,7 +125,7 @@ def test_a_door_whose_clients_wait_for_their_answers_is_left_alone(tmp_path):
     run.run(200)
     reverted = next(one for one in decisions(tmp_path) if one.kind == "revert")
     assert "wait for their answers" in reverted.why
-    assert doors.gates["Rows"] == Gate()
+    assert doors.gates["Rows"] == TransferGate()
     assert all(not one.doors or one.doors == reverted.doors for one in decisions(tmp_path) if one.time > reverted.time)
 
 
@@ -152,12 +152,12 @@ def test_a_real_adapters_doors_are_measured_and_set(adapter):
     assert 0 < seen.fixed < 1
     transfers = adapter.get("/streams/Words/transfers").json()
     assert (transfers["transfers"], transfers["events"]) == (30, 60)
-    doors.keep({"Words": Gate(2_000, 0.25)})
-    assert doors.gate("Words") == Gate(2_000, 0.25)
+    doors.keep({"Words": TransferGate(2_000, 0.25)})
+    assert doors.gate("Words") == TransferGate(2_000, 0.25)
     began = time.monotonic()
     adapter.post(json.dumps([{"text": "late"}]))
     assert time.monotonic() - began >= 0.25
-    doors.keep({"Words": Gate()})
+    doors.keep({"Words": TransferGate()})
 
 
 def test_an_adapter_that_is_away_or_refuses_is_told_in_a_sentence(adapter):

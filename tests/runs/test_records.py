@@ -20,7 +20,7 @@ from penstock.runs.layout import Layout
 from penstock.runs.manifest import FORMAT, Driver, Manifest, Reads, SinkPlace, head_of, is_run, manifest_of, stored_manifest
 from penstock.runs.moves import Division, MoveRecord, moves_of, note_move
 from penstock.runs.overview import overview, runs_in
-from penstock.runs.report import ElementReport, Outcome, Report, report_of_run
+from penstock.runs.report import ElementReport, EventCounts, Report, report_of_run
 from penstock.runs.starts import Environment, Loaded, Start, last_start, note_start, starts_of
 
 
@@ -78,7 +78,7 @@ def test_what_is_written_is_read_back(tmp_path):
         application="words",
         engine="spark",
         master="local",
-        counts=Outcome(3, 2, 1, 0, [], 0, 0, 0, 0, 1, 0),
+        counts=EventCounts(3, 2, 1, 0, [], 0, 0, 0, 0, 1, 0),
         units={},
         streams={"Words": 3},
         elements={"Counter": ElementReport(2, 1, 0, 0, 2, {"mean": 1.0, "p50": None})},
@@ -100,7 +100,7 @@ def test_of_a_run_in_real_time_only_what_is_known_is_written(tmp_path):
         application="words",
         engine="spark",
         master="local",
-        counts=Outcome(3, 2, 1, 0),
+        counts=EventCounts(3, 2, 1, 0),
         units={},
         delivery="at least once",
         dead_letter_topics=["words-dead-letters"],

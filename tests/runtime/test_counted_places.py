@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock import App, Event, ProcessingElement, States
 from penstock.runs.batches import BatchRecord, sum_of
 from penstock.runtime import bodies, stage
-from penstock.runtime.arrivals import Arrivals
+from penstock.runtime.arrivals import ArrivedBlocks
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.output import LETTERS, FileOutput, SinkFiles
@@ -226,18 +226,18 @@ def test_a_dead_letter_that_is_not_written_is_seen(tmp_path, monkeypatch):
 
 
 def test_a_block_that_the_shuffle_loses_or_doubles_is_seen(tmp_path, monkeypatch):
-    add, seen = Arrivals.add, []
+    add, seen = ArrivedBlocks.add, []
 
     def lost(self, content):
         seen.append(content)
         if len(seen) != 1:
             add(self, content)
 
-    monkeypatch.setattr(Arrivals, "add", lost)
+    monkeypatch.setattr(ArrivedBlocks, "add", lost)
     found = wrong(record_of(tmp_path))
     assert set(found) == {"sent to Counter"}
     assert found["sent to Counter"][0] > 0
-    monkeypatch.setattr(Arrivals, "add", lambda self, content: (add(self, content), add(self, content)))
+    monkeypatch.setattr(ArrivedBlocks, "add", lambda self, content: (add(self, content), add(self, content)))
     found = wrong(record_of(tmp_path))
     assert found["sent to Counter"] == (0, 5, 0)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import App, Event, ProcessingElement
 from penstock.runtime import arrivals, wire
-from penstock.runtime.arrivals import Arrivals
+from penstock.runtime.arrivals import ArrivedBlocks
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.wire import Outbox
 from penstock.runtime.wiring import Wiring
@@ -83,7 +83,7 @@ sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.sampled_from([0, 300,
 def test_events_come_in_the_order_of_their_places(senders, chosen):
     at, expected = wiring(), []
     with divided(*chosen):
-        arrived = Arrivals(at)
+        arrived = ArrivedBlocks(at)
         for sender, of_sender in enumerate(senders):
             major, minor = np.array(of_sender, np.int64).T
             lineage = LineageColumns.read(np.arange(len(major)), major, minor * 10 + sender)
@@ -131,7 +131,7 @@ def test_it_makes_no_difference_in_how_many_parts_events_come(batches, partition
 def test_memory_does_not_grow_with_the_micro_batch():
     def peak(events):
         at = wiring()
-        outbox, arrived = Outbox(), Arrivals(at)
+        outbox, arrived = Outbox(), ArrivedBlocks(at)
         for first in range(0, events, 1000):
             given = [Reading("a", list(range(50))) for _ in range(1000)]
             order = np.arange(first, first + 1000)

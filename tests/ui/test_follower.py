@@ -15,18 +15,18 @@ from penstock.planner.verdict import Verdict
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.follower import Follower
 from penstock.runs.overview import overview
-from penstock.runs.report import Outcome, Report
-from penstock.runs.tail import Tail
+from penstock.runs.report import EventCounts, Report
+from penstock.runs.tail import FileTail
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
 from penstock.ui.forecast import QUICK, Forecast, _shown
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import snapshot
-from penstock.ui.whatif import Place
+from penstock.ui.whatif import SliderPositions
 
 
 def test_a_tail_reads_each_whole_line_once(tmp_path):
-    path, tail = tmp_path / "lines", Tail(tmp_path / "lines")
+    path, tail = tmp_path / "lines", FileTail(tmp_path / "lines")
     assert list(tail.lines()) == []
     path.write_bytes(b"one\ntwo\nthr")
     assert list(tail.lines()) == [b"one", b"two"]
@@ -68,7 +68,7 @@ def test_what_a_run_adds_is_taken_in(runs):
 
 def test_a_report_counts_for_a_run_that_has_stopped(runs):
     counts = {"accepted": 10, "processed": 7, "dead_lettered": 1, "queued": 2, "lost": 0, "duplicated": 0, "late": 0}
-    report(runs / "keyed", Outcome(**counts), batches=80)
+    report(runs / "keyed", EventCounts(**counts), batches=80)
     shown = snapshot(Follower(runs / "keyed"), Forecast())["counts"]
     assert {name: shown[name] for name in counts} == counts
 
@@ -84,19 +84,19 @@ def test_the_models_say_what_came(runs):
     surface = forecast.what_if.surface()
     assert surface["cells"][3][0][1] < surface["cells"][3][-1][1]
     assert surface["cores"] in surface["offered"]
-    fewer = forecast.what_if.surface(Place(cores=surface["offered"][0]))
+    fewer = forecast.what_if.surface(SliderPositions(cores=surface["offered"][0]))
     assert fewer["cells"][0][8][1] > surface["cells"][3][8][1]
-    gated = forecast.what_if.surface(Place(min_rows=5000.0, max_delay=5.0))
+    gated = forecast.what_if.surface(SliderPositions(min_rows=5000.0, max_delay=5.0))
     assert gated["cells"][0][0][1] == pytest.approx(5.45, rel=0.1)  # up to 5 s at the gate, and 0.7 s
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Place(cores=1234.0), "1234 cores"),
-        (Place(times=7.0), "7 times the rate"),
-        (Place(min_rows=3.0), "3 rows"),
-        (Place(max_delay=7.0), "7 seconds"),
+        (SliderPositions(cores=1234.0), "1234 cores"),
+        (SliderPositions(times=7.0), "7 times the rate"),
+        (SliderPositions(min_rows=3.0), "3 rows"),
+        (SliderPositions(max_delay=7.0), "7 seconds"),
     ],
 )
 def test_a_place_without_a_slider_is_refused(runs, place, said):
@@ -187,12 +187,12 @@ def report(run, counts, batches=None):
 
 
 def test_a_report_of_an_earlier_stop_does_not_count(runs):
-    report(runs / "keyed", Outcome(10, 10, 0, 0), batches=3)
+    report(runs / "keyed", EventCounts(10, 10, 0, 0), batches=3)
     assert snapshot(Follower(runs / "keyed"), Forecast())["counts"]["processed"] > 10
 
 
 def test_a_report_of_a_run_in_real_time_has_no_losses_to_tell(runs):
-    report(runs / "keyed", Outcome(10, 10, 0, 0))
+    report(runs / "keyed", EventCounts(10, 10, 0, 0))
     assert snapshot(Follower(runs / "keyed"), Forecast())["counts"]["lost"] is None
 
 
@@ -206,7 +206,7 @@ def test_a_run_in_real_time_is_shown_as_one(runs):
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**manifest, "mode": "real time", "sources": {"Words": "kafka:b:1/in"}}))
     counts = {"accepted": 10, "processed": 9, "dead_lettered": 1, "queued": 0}
-    report(run, Outcome(**counts))
+    report(run, EventCounts(**counts))
     follower, forecast = Follower(run), Forecast()
     forecast.refresh(follower, wait=True)
     shown = snapshot(follower, forecast)

@@ -14,7 +14,7 @@ from penstock.app.element import ProcessingElement, overrides
 from penstock.app.stepwise import emissions
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
-from penstock.app.window.windowed import Part, Spans, Windowed, copied
+from penstock.app.window.windowed import Spans, Windowed, WindowPart, copied
 from penstock.app.window.windowing import DAY, FOREVER, LOCAL_EPOCH, Planned, Windowing, micros, microseconds, moment, span
 from penstock.errors import TopologyError
 
@@ -184,7 +184,7 @@ class Aligned(Spans):
             end = start + windowing.size_us
             if end > self._fired:
                 if start not in self.open:
-                    self.open[start] = Part(self.body(), end)
+                    self.open[start] = WindowPart(self.body(), end)
                 return [start]
         spans = [(start, windowing.end(start)) for start in windowing.starts(time)]
         oldest = self._fired - windowing.allowed_us
@@ -194,7 +194,7 @@ class Aligned(Spans):
         self._context.late_in_part += len(live) < len(spans)
         for start, end in live:
             if start not in self.open:
-                self.open[start] = Part(self.body(), end, closed=end <= self._fired)
+                self.open[start] = WindowPart(self.body(), end, closed=end <= self._fired)
         return [start for start, _ in live]
 
 
@@ -205,7 +205,7 @@ class Panes(Windowed):
     holds = ("open",)
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
-        open: dict[int, Part[Any]]
+        open: dict[int, WindowPart[Any]]
     next: int = -FOREVER
     """The start of the first window that has not closed."""
 
@@ -226,7 +226,7 @@ class Panes(Windowed):
         self._context.late_in_part += first_end <= self._fired
         part = self.open.get(start)
         if part is None:
-            part = self.open[start] = Part(self.body(), end)
+            part = self.open[start] = WindowPart(self.body(), end)
             self.rearm()
         yield from emissions(self._enter(part.state, start, end).on_event(event))
 

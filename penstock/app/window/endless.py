@@ -11,7 +11,7 @@ from penstock.app.element import ProcessingElement, overrides
 from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
-from penstock.app.window.windowed import Events, Part, Windowed
+from penstock.app.window.windowed import Events, Windowed, WindowPart
 from penstock.app.window.windowing import FOREVER, Windowing, micros, span
 from penstock.errors import TopologyError
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
@@ -109,7 +109,7 @@ class ByTime(Windowed):
     holds = ("open", "whole")
 
     if TYPE_CHECKING:  # fields of each prototype, typed by its body
-        open: dict[int, Part[Any]]
+        open: dict[int, WindowPart[Any]]
         whole: Events[Any] | None
 
     def on_event(self, event: Any) -> Iterator[Emission]:
@@ -126,7 +126,7 @@ class ByTime(Windowed):
             raise self._late(time)
         part = self.open.get(start)
         if part is None:
-            part = self.open[start] = Part(self.body(), start + every)
+            part = self.open[start] = WindowPart(self.body(), start + every)
         yield from emissions(self._enter(part.state, start, part.end).on_event(event))
         self.rearm()
 

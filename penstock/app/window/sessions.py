@@ -6,7 +6,7 @@ from functools import cached_property
 from penstock.app.arguments import checked
 from penstock.app.duration import Duration
 from penstock.app.element import ProcessingElement, overrides
-from penstock.app.window.windowed import Part, Spans, Windowed
+from penstock.app.window.windowed import Spans, Windowed, WindowPart
 from penstock.app.window.windowing import Planned, Windowing, micros, span
 from penstock.errors import TopologyError
 
@@ -81,7 +81,7 @@ class Sessions(Spans):
             raise self._late(time)
         # The earliest session takes in the others, in the order of their times.
         first = min([time, *joined])
-        whole = self.open.pop(joined[0]) if joined else Part(self.body(), end)
+        whole = self.open.pop(joined[0]) if joined else WindowPart(self.body(), end)
         self._enter(whole.state, first, whole.end)
         for start in joined[1:]:
             other = self.open.pop(start)

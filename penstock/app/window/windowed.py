@@ -25,7 +25,7 @@ from penstock.kinds.event import field_types
 Body = TypeVar("Body")
 
 
-class Part(msgspec.Struct, Generic[Body], array_like=True):
+class WindowPart(msgspec.Struct, Generic[Body], array_like=True):
     """A window, or a part that several windows share.
 
     Parameters
@@ -103,7 +103,7 @@ class Spans(Windowed):
     holds = ("open",)
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
-        open: dict[int, Part[Any]]  # by start
+        open: dict[int, WindowPart[Any]]  # by start
 
     touched: set[int] = set()
     """Starts of the windows that got an event in this micro-batch."""
@@ -202,7 +202,7 @@ class Spans(Windowed):
             part.closed = True
             yield from emissions(self._enter(part.state, start, part.end).on_close())
 
-    def _forget(self, start: int, part: Part[Any]) -> None:
+    def _forget(self, start: int, part: WindowPart[Any]) -> None:
         """Remove a window whose time for late events is over."""
         if part.end + self.windowing.allowed_us <= self._mark:
             del self.open[start]
@@ -211,7 +211,7 @@ class Spans(Windowed):
     def _windows(self, time: int) -> list[int]:
         raise NotImplementedError
 
-    def _deadline(self, part: Part[Any]) -> int:
+    def _deadline(self, part: WindowPart[Any]) -> int:
         """Return when a window is to be closed, or, if it has closed, to be dropped; microseconds."""
         allowed: int = self.windowing.allowed_us
         return part.end + allowed * part.closed
@@ -241,7 +241,7 @@ def copied(state: Any) -> Any:
 
 
 FIELDS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
-    "open": lambda body: (dict[int, Part[body]], msgspec.field(default_factory=dict)),  # type: ignore[valid-type]
+    "open": lambda body: (dict[int, WindowPart[body]], msgspec.field(default_factory=dict)),  # type: ignore[valid-type]
     "parts": lambda body: (list[Events[body]], msgspec.field(default_factory=list)),  # type: ignore[valid-type]
     "whole": lambda body: (Events[body] | None, None),  # type: ignore[valid-type]
 }

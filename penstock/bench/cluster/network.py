@@ -44,7 +44,7 @@ def available() -> bool:
     return made
 
 
-class Network:
+class NodeNetwork:
     """A context in which the network exists. It has no route to the outside, so that look-ups of names fail at once.
 
     Raises
@@ -58,7 +58,7 @@ class Network:
         self._link = link
         self._cables: dict[str, str] = {}
 
-    def __enter__(self) -> "Network":
+    def __enter__(self) -> "NodeNetwork":
         sweep()
         self._subnet = _free_subnet()
         _ip("link", "add", self._bridge, "type", "bridge")

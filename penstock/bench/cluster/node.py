@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bench.cluster.cgroups import ControlGroup
-from penstock.bench.cluster.network import Network
+from penstock.bench.cluster.network import NodeNetwork
 from penstock.bench.cluster.usage import Usage, now
 from penstock.bench.servers.process import Process, kill, spawn
 from penstock.engine.session.descendants import descendants
@@ -33,7 +33,7 @@ class Node:
         name: str,
         address: str,
         directory: Path,
-        network: Network | None = None,
+        network: NodeNetwork | None = None,
         group: ControlGroup | None = None,
         disk: Path | None = None,
     ) -> None:

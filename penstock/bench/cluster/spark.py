@@ -11,7 +11,7 @@ import pyspark
 
 from penstock.bench.cluster import cgroups, network
 from penstock.bench.cluster.cgroups import ControlGroup
-from penstock.bench.cluster.network import Link, Network
+from penstock.bench.cluster.network import Link, NodeNetwork
 from penstock.bench.cluster.node import Node
 from penstock.bench.servers.process import HOST, Process, await_ready, free_port
 from penstock.engine.session.java import java_home
@@ -125,7 +125,7 @@ class Cluster:
             self._directory = self._given or Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
             self._directory.mkdir(parents=True, exist_ok=True)
             self.disk.mkdir(exist_ok=True)
-            self._network = self._stack.enter_context(Network(self._link)) if self.isolated else None
+            self._network = self._stack.enter_context(NodeNetwork(self._link)) if self.isolated else None
             for name in BESIDES:
                 self._besides[name] = self._node(name)
             self._port = 7077 if self.isolated else free_port()

@@ -31,7 +31,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Load:
+class NodeLoad:
     """A node's average use over a span of time.
 
     Parameters
@@ -79,7 +79,7 @@ class Sampler:
         except Exception as failure:
             self._failure = failure
 
-    def loads(self, since: float, until: float) -> Mapping[str, Load]:
+    def loads(self, since: float, until: float) -> Mapping[str, NodeLoad]:
         """Average loads by node, between two times of `time.time`; a node with fewer than two samples is left out."""
         loads = {}
         for name, samples in self.seen.items():
@@ -89,7 +89,7 @@ class Sampler:
         return loads
 
 
-def _load(within: list[Usage]) -> Load:
+def _load(within: list[Usage]) -> NodeLoad:
     first, last = within[0], within[-1]
     span = max(last.at - first.at, 1e-9)
     rates = {
@@ -99,7 +99,7 @@ def _load(within: list[Usage]) -> Load:
     }
     memory = [usage.memory_bytes for usage in within]
     processor = (last.processor_seconds - first.processor_seconds) / span
-    return Load(processor=processor, memory=sum(memory) / len(memory), peak=max(memory), **rates)
+    return NodeLoad(processor=processor, memory=sum(memory) / len(memory), peak=max(memory), **rates)
 
 
 def now() -> float:

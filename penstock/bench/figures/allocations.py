@@ -17,7 +17,7 @@ from penstock.allocation import (
 from penstock.allocation.heuristics import lemma_shares
 from penstock.allocation.shares import shares_cost
 from penstock.bench.figures.figure import Comparison, FigureData
-from penstock.bench.figures.plots import Curve, Plot
+from penstock.bench.figures.plots import Curve, PlotContents
 
 SIZES = (10, 30, 100, 300)
 WEIGHTS = ("uniform", "lognormal", "heavy")
@@ -79,7 +79,7 @@ def _compared(name: str, transfer: float, setting: str, stated: Sequence[Compari
     ]
     return FigureData(
         name,
-        Plot(
+        PlotContents(
             f"The search stays near the certified lower bound; {setting}",
             "number of tasks",
             "streaming cost over the lower bound (mean)",

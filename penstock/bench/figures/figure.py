@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.bench.figures.plots import Plot, draw
+from penstock.bench.figures.plots import PlotContents, draw
 from penstock.errors import SinkError
 
 
@@ -32,7 +32,7 @@ class FigureData:
     """One reproduced figure: its plot and its comparisons with the paper."""
 
     name: str
-    plot: Plot
+    plot: PlotContents
     comparisons: Sequence[Comparison]
 
     def write(self, directory: Path) -> None:

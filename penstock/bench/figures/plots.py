@@ -54,7 +54,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Plot:
+class PlotContents:
     """The contents of a plot.
 
     Parameters
@@ -75,7 +75,7 @@ class Plot:
 
 
 @matplotlib.rc_context(STYLE)
-def draw(path: Path, plot: Plot) -> None:
+def draw(path: Path, plot: PlotContents) -> None:
     """Write a plot to ``path``, which ends in .png or .svg.
 
     Raises
@@ -112,7 +112,7 @@ def draw(path: Path, plot: Plot) -> None:
         raise SinkError(f"{path} cannot be written ({error.strerror}); choose another place.") from error
 
 
-def _scale(axes: Axes, plot: Plot) -> None:
+def _scale(axes: Axes, plot: PlotContents) -> None:
     for logarithmic, name in ((plot.log_x, "x"), (plot.log_y, "y")):
         if logarithmic:
             axis = getattr(axes, f"{name}axis")

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.bench.figures.allocations import allocation, allocation_transfers
 from penstock.bench.figures.figure import Comparison, FigureData
-from penstock.bench.figures.plots import Curve, Mark, Plot
+from penstock.bench.figures.plots import Curve, Mark, PlotContents
 from penstock.queueing import StreamServer, optimize, solve
 from penstock.queueing.iterative import solve_iterative
 from penstock.queueing.matrix_analytic import solve_matrix_analytic
@@ -36,7 +36,7 @@ def figure_2() -> FigureData:
     best = optimize(StreamServer(ARRIVALS, SERVICES, 1, 0), 1, 0.05, batch_sizes=(25,))
     return FigureData(
         "fig2",
-        Plot(
+        PlotContents(
             f"Figure 2. A timer of {best.timer_rate:.0f} per second costs least; cutting the queue off errs by {error:.1%}",
             "timer rate tau (per second)",
             "cost (per second)",
@@ -70,7 +70,7 @@ def figure_3() -> FigureData:
         marks.append(Mark("", float(about), float(printed), stated=True, curve=number))
     return FigureData(
         "fig3",
-        Plot(
+        PlotContents(
             "Figure 3. The dearer a transfer, the slower the best timer",
             "timer rate tau (per second)",
             "cost (per second)",
@@ -111,7 +111,7 @@ def figure_4() -> FigureData:
         marks.append(Mark("", *stated, stated=True, curve=number))
     return FigureData(
         "fig4",
-        Plot(
+        PlotContents(
             "Figure 4. With the best timer, batches larger than the best cost little more",
             "batch size K (jobs)",
             "cost (per second)",
@@ -141,7 +141,7 @@ def figure_5() -> FigureData:
     limit = server.max_arrival_rate
     return FigureData(
         "fig5",
-        Plot(
+        PlotContents(
             "Figure 5. Near its limit the server holds more jobs than a short cut-off queue shows",
             "arrival rate lambda (jobs per second)",
             "cost (per second)",
@@ -175,7 +175,7 @@ def figure_6() -> FigureData:
             marks.append(Mark(f"least: {best.timer_rate:.0f}", best.timer_rate, best.cost, curve=number))
     return FigureData(
         "fig6",
-        Plot(
+        PlotContents(
             "Figure 6. The slower the transfers, the faster the best timer",
             "timer rate tau (per second)",
             "cost (per second)",
@@ -205,7 +205,7 @@ def figure_7() -> FigureData:
             marks.append(Mark(f"least: K = {size:g}", size, cost, curve=number))
     return FigureData(
         "fig7",
-        Plot(
+        PlotContents(
             "Figure 7. The slower the transfers, the larger the best batch",
             "batch size K (jobs)",
             "cost (per second)",
@@ -262,7 +262,7 @@ def matrix_analytic() -> FigureData:
         )
     return FigureData(
         "matrix-analytic",
-        Plot(
+        PlotContents(
             "Section 4's note. The time to solve grows with the batch; that of auto hardly",
             "batch size K (jobs)",
             "time to solve (ms, median of 3, measured here)",

@@ -11,7 +11,7 @@ from penstock.bench.cluster import Cluster
 from penstock.bench.s4.agenda import Agenda, read_cells
 from penstock.bench.s4.cells import Cell
 from penstock.bench.s4.given import GivenCluster
-from penstock.bench.s4.report import Report, write_parquet
+from penstock.bench.s4.report import CellReport, write_parquet
 from penstock.bench.s4.search import Search
 from penstock.bench.s4.testbed import Testbed, summary
 from penstock.bench.s4.workload import require_example
@@ -87,7 +87,7 @@ def campaign(
     shutil.rmtree(directory / "testbed", ignore_errors=True)
     results = read_cells(directory)
     write_parquet(directory, results)
-    Report(results, command).write(directory)
+    CellReport(results, command).write(directory)
     return len(agenda.failed)
 
 

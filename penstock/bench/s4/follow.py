@@ -14,7 +14,7 @@ SOURCE = "RawWords"
 
 
 @dataclass
-class Follower:
+class LedgerFollower:
     """Reads the records of committed micro-batches while the run goes on."""
 
     path: Path

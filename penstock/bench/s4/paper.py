@@ -10,7 +10,7 @@ KEYS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Row:
+class UsageRow:
     """A node's use of processor and memory at a rate (events/s), in percent, by number of keys (1, 2, 4, 8)."""
 
     table: str
@@ -22,8 +22,8 @@ class Row:
     memory: tuple[float, ...]
 
 
-def _rows(table: str, size: str, nodes: int, *values: tuple[int, int, tuple[float, ...], tuple[float, ...]]) -> list[Row]:
-    return [Row(table, size, nodes, node, rate, processor, memory) for node, rate, processor, memory in values]
+def _rows(table: str, size: str, nodes: int, *values: tuple[int, int, tuple[float, ...], tuple[float, ...]]) -> list[UsageRow]:
+    return [UsageRow(table, size, nodes, node, rate, processor, memory) for node, rate, processor, memory in values]
 
 
 RESOURCES = [

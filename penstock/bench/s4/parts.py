@@ -25,7 +25,7 @@ class Text:
         self.text = text
 
 
-class Table:
+class ReportTable:
     """A table."""
 
     def __init__(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -39,7 +39,7 @@ class Picture:
         self.name, self.caption, self.png = name, caption, png
 
 
-Part = Heading | Text | Table | Picture
+Part = Heading | Text | ReportTable | Picture
 
 
 def markdown(part: Part, directory: Path) -> str:
@@ -49,7 +49,7 @@ def markdown(part: Part, directory: Path) -> str:
             return f"{'#' * part.level} {part.text}\n\n"
         case Text():
             return f"{part.text}\n\n" if part.text else ""
-        case Table():
+        case ReportTable():
             lines = [part.head, ["---"] * len(part.head), *part.rows]
             return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n\n"
         case Picture():
@@ -64,7 +64,7 @@ def html(part: Part) -> str:
             return f"<h{part.level}>{escape(part.text)}</h{part.level}>\n"
         case Text():
             return f"<p>{escape(part.text)}</p>\n" if part.text else ""
-        case Table():
+        case ReportTable():
             head = "".join(f"<th>{escape(cell)}</th>" for cell in part.head)
             rows = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>\n" for row in part.rows)
             return f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n"

@@ -16,13 +16,13 @@ import penstock
 from penstock.bench.figures.plots import COLOURS, MARKERS
 from penstock.bench.s4.cells import LARGE, SMALL
 from penstock.bench.s4.paper import AFTER_FAULT, CITATION, FINDINGS, KEYS, RESOURCES
-from penstock.bench.s4.parts import STYLE, Heading, Part, Picture, Table, Text, html, markdown
+from penstock.bench.s4.parts import STYLE, Heading, Part, Picture, ReportTable, Text, html, markdown
 from penstock.bench.s4.search import BOUND_S, Sustained, sustained
 
 Cell = dict[str, Any]
 
 
-class Report:
+class CellReport:
     """A report on measured cells.
 
     Parameters
@@ -72,7 +72,7 @@ class Report:
                 + "; ".join(f"{c['name']}: {c['error'].partition('. ')[0]}" for c in self._failed)
             )
         yield Heading(2, "What the paper found, and what is found here")
-        yield Table(("the paper", "here (measured)"), [(finding, self._answer(about)) for finding, about in FINDINGS])
+        yield ReportTable(("the paper", "here (measured)"), [(finding, self._answer(about)) for finding, about in FINDINGS])
         yield from self._scalability()
         yield from self._search()
         yield from self._usage()
@@ -155,7 +155,7 @@ class Report:
                 )
             )
         head = ("nodes", "keys", "injected", "words", "counted divisible by 3", "lost", "words/s", "seconds", "p95 latency (s)")
-        yield Table(head, rows)
+        yield ReportTable(head, rows)
         yield Text("With several repetitions, +- is half of the 95% confidence interval of the mean.")
         most = self._most()
         if most:
@@ -182,7 +182,7 @@ class Report:
             for (nodes, keys), result in searched.items()
         ]
         head = ("nodes", "keys", "sustained (words/s)", "the least that was not", "words that all wait already (words/s)")
-        yield Table(head, rows)
+        yield ReportTable(head, rows)
 
     def _usage(self) -> Iterable[Part]:
         yield Heading(2, "Resources of each node (the paper's Tables I to VI)")
@@ -203,9 +203,9 @@ class Report:
             ]
             tables = dict.fromkeys(row.table for row in RESOURCES if row.nodes == nodes)
             yield Heading(3, f"{nodes} {'node' if nodes == 1 else 'nodes'} (Tables {' and '.join(tables)})")
-            yield Table(("node and rate", *(f"{number} {'key' if number == 1 else 'keys'}" for number in keys)), rows)
+            yield ReportTable(("node and rate", *(f"{number} {'key' if number == 1 else 'keys'}" for number in keys)), rows)
         yield Text("What the disks and the network have carried, averaged over the cells of a number of nodes:")
-        yield Table(
+        yield ReportTable(
             ("nodes", "node", "disk KiB/s", "packets in/s", "out/s", "KiB in/s", "out/s"), list(_traffic(self._resources))
         )
 
@@ -238,7 +238,7 @@ class Report:
             "counted twice",
             "the paper: left of it",
         )
-        yield Table(head, rows)
+        yield ReportTable(head, rows)
         if any("course" in cell for cell in self._faults):
             yield Picture("faults", "Words processed over time; the vertical line is the kill", _fault_plot(self._faults))
 

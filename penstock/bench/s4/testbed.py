@@ -20,7 +20,7 @@ import penstock
 from penstock.bench.cluster import Cluster, Node, Sampler
 from penstock.bench.s4.cells import Cell
 from penstock.bench.s4.driver import ORDERS, OVER, Order
-from penstock.bench.s4.follow import Course, Follower
+from penstock.bench.s4.follow import Course, LedgerFollower
 from penstock.bench.s4.given import GivenCluster
 from penstock.bench.s4.workload import expected, words_file
 from penstock.bench.servers.broker import KafkaBroker
@@ -103,7 +103,7 @@ class Testbed:
         self._words = words_file(self._directory.parent, WARM_UP + cell.words)
         self._make_topic(cell.name, cell.nodes)
         order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}?max_rows={MOST_ROWS}", cell.nodes)
-        follower = Follower(self._directory / "runs" / cell.name / "batches-main.jsonl")
+        follower = LedgerFollower(self._directory / "runs" / cell.name / "batches-main.jsonl")
         self._order(order)
         self._await(follower, WARM_UP, START_S, cell, self._send(cell, 0, WARM_UP, 300.0))
         fault = Fault(self, cell, order)
@@ -223,7 +223,7 @@ class Testbed:
         except KafkaException as error:
             raise ClusterError(f"The broker cannot make the topic {name} ({error}).") from error
 
-    def _send(self, cell: Cell, skip: int, count: int, rate: float | None) -> "Client":
+    def _send(self, cell: Cell, skip: int, count: int, rate: float | None) -> "ClientProcess":
         report = self._directory / f"sent-{cell.name}-{skip}.json"
         report.unlink(missing_ok=True)
         command = [
@@ -245,10 +245,16 @@ class Testbed:
         if rate is not None:
             command += ["--rate", str(rate)]
         log = self._directory / "sender.log"
-        return Client(self._cluster.client.spawn(command, log), report, log)
+        return ClientProcess(self._cluster.client.spawn(command, log), report, log)
 
     def _await(
-        self, follower: Follower, words: int, seconds: float, cell: Cell, client: "Client", fault: "Fault | None" = None
+        self,
+        follower: LedgerFollower,
+        words: int,
+        seconds: float,
+        cell: Cell,
+        client: "ClientProcess",
+        fault: "Fault | None" = None,
     ) -> None:
         """Wait until ``words`` words are processed.
 
@@ -292,7 +298,7 @@ class Testbed:
         return outcome
 
 
-class Client:
+class ClientProcess:
     """The client's process, which sends words.
 
     Parameters
@@ -331,7 +337,7 @@ class Fault:
         """Whether the fault kills the driver."""
         return self._cell.kill == "driver"
 
-    def look(self, client: Client) -> None:
+    def look(self, client: ClientProcess) -> None:
         """Kill if it is time to, and restart killed nodes that are to return."""
         if not self._cell.kill:
             return

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from penstock.bench.cluster.node import Node
-from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, spawn
+from penstock.bench.servers.process import HOST, Process, ServerProcess, await_ready, free_port, spawn
 from penstock.connectors.declaration import Jars, Release
 from penstock.engine.session.java import java_home
 from penstock.engine.session.maven import fetch
@@ -37,7 +37,7 @@ broker.session.timeout.ms=1500
 """
 
 
-class KafkaBroker(Server):
+class KafkaBroker(ServerProcess):
     """A context in which the broker runs.
 
     Parameters

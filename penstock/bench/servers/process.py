@@ -49,7 +49,7 @@ def kill(process: Process) -> None:
     process.wait()
 
 
-class Server(ABC):
+class ServerProcess(ABC):
     """A context in which a server runs; leaving it kills the server."""
 
     _process: Process | None = None

@@ -27,7 +27,7 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
     """
     from rich.console import Console
 
-    from penstock.bench.figures.plots import Curve, Mark, Plot, draw, require_drawable
+    from penstock.bench.figures.plots import Curve, Mark, PlotContents, draw, require_drawable
     from penstock.queueing import StreamServer
     from penstock.queueing import optimize as optimized
     from penstock.queueing.model import figures_of
@@ -58,7 +58,7 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
         marks = [Mark(f"K = {best.batch_size:g}", best.batch_size, best.cost, curve=1)]
         draw(
             plot,
-            Plot(
+            PlotContents(
                 f"Least cost: {best.cost:.4g} per second with {setting} (predicted)",
                 "batch size K (jobs)",
                 "cost with the best timer (per second, predicted)",

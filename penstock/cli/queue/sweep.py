@@ -132,7 +132,7 @@ def _append(output: Path | None, result: Mapping[str, Value]) -> None:
 
 
 def _plot_sweep(path: Path, axes: list[Axis], points: list[dict[str, Value]]) -> None:
-    from penstock.bench.figures.plots import Curve, Mark, Plot, draw
+    from penstock.bench.figures.plots import Curve, Mark, PlotContents, draw
 
     stable = [p for p in points if p.get("stable")]
     if not stable:
@@ -156,7 +156,7 @@ def _plot_sweep(path: Path, axes: list[Axis], points: list[dict[str, Value]]) ->
             number = list(groups).index(_named(best, axes[:-1]))
             marks = [Mark("least", float(best[x_name]), float(best["cost"]), curve=number)]
     wide = min(values) > 0 and max(values) / min(values) > 50
-    draw(path, Plot(title, labelled(x_name), f"{labelled(y_name)}, predicted", curves, log_x=wide, marks=marks))
+    draw(path, PlotContents(title, labelled(x_name), f"{labelled(y_name)}, predicted", curves, log_x=wide, marks=marks))
 
 
 def _named(p: Mapping[str, Value], axes: list[Axis]) -> str:

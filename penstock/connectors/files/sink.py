@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ counts as delivered even if its files have been removed. A driver that was pause
 wakes, and cannot take back one of a newer.
 """
 NOTES_KEPT = 20
-"""A driver removes its older notes once there are more than so many."""
+"""Older notes are removed. The newest one stays, whose name may not be synced yet, and some before it."""
 
 
 class DirectorySink(BoundSink):
@@ -99,7 +99,7 @@ class DirectorySink(BoundSink):
         if emptying:
             remove_batches(directory)
             durable.write(directory / OWNER, _owned(run))
-        self._run, self._notes = run, _notes_in(directory, run)
+        self._run, self._notes = run, _notes_in(directory, durable.names(directory), run)
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         """See `BoundSink.deliver`. The batch is noted first: then it counts as delivered, even if readers remove files."""
@@ -126,17 +126,17 @@ class DirectorySink(BoundSink):
         notes = self._notes.setdefault(group, {})
         if batch in notes:
             return
-        if len(notes) > NOTES_KEPT:
-            for old in sorted(notes)[:-1]:  # one stays whose name is synced, for that of the new one is not yet
-                notes.pop(old).unlink(missing_ok=True)
+        for old in sorted(notes)[:-NOTES_KEPT][:2]:  # two at most, for in a store each takes its time
+            notes.pop(old).unlink(missing_ok=True)
         notes[batch] = directory / f"{REACHED}-{self._run}-{batch:08d}-{group}"
         durable.write(notes[batch], b"", kept="bytes")
 
     def reached(self, group: str) -> int | None:
         directory = path_of(self.files.directory)
         own = re.compile(rf"(\d{{8,}})-{re.escape(group)}-{STEM}")  # for group main, not main-1
-        batches = (int(match[1]) for match in map(own.fullmatch, durable.names(directory)) if match)
-        noted = _notes_in(directory, self._run).get(group, {})
+        names = durable.names(directory)
+        batches = (int(match[1]) for match in map(own.fullmatch, names) if match)
+        noted = _notes_in(directory, names, self._run).get(group, {})
         return max([_reached_formerly(directory, self._run).get(group, -1), *noted, *batches])
 
     def read(self) -> list[Any]:
@@ -227,11 +227,11 @@ def remove_output(directory: Path, runs: Collection[str]) -> None:
         durable.remove(directory)
 
 
-def _notes_in(directory: Path, run: str | None) -> dict[str, dict[int, Path]]:
-    """Return the notes of a run's delivered batches, by group and batch."""
+def _notes_in(directory: Path, names: Iterable[str], run: str | None) -> dict[str, dict[int, Path]]:
+    """Return the notes of a run's delivered batches among the names in a directory, by group and batch."""
     noted = re.compile(rf"{re.escape(REACHED)}-{re.escape(run or '')}-(\d{{8,}})-(.+)")
     notes: dict[str, dict[int, Path]] = {}
-    for match in filter(None, map(noted.fullmatch, durable.names(directory))):
+    for match in filter(None, map(noted.fullmatch, names)):
         notes.setdefault(match[2], {})[int(match[1])] = directory / match[0]
     return notes
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Files, Position
-from penstock.connectors.declaration import COUNT, Kind, Option, Options, SourceConnector, SourceContext
+from penstock.connectors.declaration import COUNT, Option, OptionKind, Options, SourceConnector, SourceContext
 from penstock.connectors.files.reader import FileReader, lines_of_csv, unreadable
 from penstock.connectors.source import BoundSource, Reading, Reckoning, Reread, RowKind, SparkView
 from penstock.connectors.uri import Uri
@@ -329,7 +329,9 @@ def _encoding(text: str) -> str:
 
 
 ENCODING = Option(
-    "encoding", "of the files' texts, as latin-1 or utf-16; UTF-8 unless given", Kind("an encoding, as latin-1", _encoding)
+    "encoding",
+    "of the files' texts, as latin-1 or utf-16; UTF-8 unless given",
+    OptionKind("an encoding, as latin-1", _encoding),
 )
 
 

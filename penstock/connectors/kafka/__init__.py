@@ -1,1 +1,1 @@
-"""Kafka topics: as sources and sinks of runs, and behind the adapter."""
+"""Kafka topics, as sources and sinks of runs, and as the store behind the adapter."""

@@ -1,4 +1,4 @@
-"""How the messages of a micro-batch are sent to a topic: by an idempotent producer, or in a transaction."""
+"""Sends the messages of a micro-batch to a topic: by an idempotent producer, or in a transaction."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
@@ -14,15 +14,15 @@ with needs():
     from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 DELIVERY_S = 120
-"""How long the broker may take for a message, before the batch fails and is delivered at the next start."""
+"""How long the broker may take for a message. Then the batch fails, and is delivered at the next start."""
 
 TRANSACTION_S = 600
-"""How long a transaction may take. Brokers allow 15 minutes unless they are told otherwise."""
+"""How long a transaction may take. Brokers allow 15 minutes by default."""
 
 
 SILENT = getLogger("penstock.kafka")
 SILENT.disabled = True
-"""Takes what librdkafka would write on the screen at any level, where a producer is refused: that is said in a sentence."""
+"""Swallows messages that librdkafka would print if a producer is refused; the error raised then says enough."""
 
 
 class Outgoing(NamedTuple):
@@ -42,26 +42,26 @@ class Courier:
 
     Parameters
     ----------
-    sink: its name, for what is said.
+    sink: the sink's name, for error messages.
     """
 
     without_reason: frozenset[int] = frozenset()
-    """Failures of messages that say nothing of their reason, and are told of with it by another call."""
+    """Error codes of messages that do not state the cause of the failure; another call raises an error that does."""
 
     def __init__(self, topic: Topic, sink: str) -> None:
         self._topic, self._sink = topic, sink
         self._kept: Producer | None = None
-        """An idempotent producer takes half a second to begin."""
+        """The producer, kept between batches, as an idempotent producer takes half a second to start."""
 
     def prepare(self, group: str) -> None:
-        """Called before it is looked up what the topic holds of a batch of a group."""
+        """Finish what earlier drivers began; called before `reached`, and before the topic is read for a group's messages."""
 
     def reached(self, group: str) -> int | None:
-        """The last batch of a group that is known to be in the topic whole; None where that is not written down."""
+        """Return the last batch of a group that is recorded to be completely in the topic; None if there is no record."""
         return None
 
     def begin(self, group: str) -> None:
-        """Write down that nothing of a group has been sent yet, where that can be."""
+        """Record that nothing of a group has been sent yet, if this courier keeps records."""
 
     def send(self, group: str, batch: int, messages: Named) -> None:
         """Send a batch of a group.
@@ -72,7 +72,7 @@ class Courier:
         """
         producer, self._kept = self._kept or self._producer({}), None
         self._send(producer, messages)
-        self._kept = producer  # one that has failed is not used again
+        self._kept = producer  # not reached after a failure, so a producer that has failed is not used again
 
     def _producer(self, own: dict[str, Any]) -> Producer:
         ours = {
@@ -115,28 +115,28 @@ class Courier:
 
 
 class Transactions(Courier):
-    """Sends each micro-batch as a transaction: who reads committed messages sees all of it, once, or nothing.
+    """Sends each micro-batch as a transaction: consumers of committed messages see all of it, once, or nothing.
 
-    The batch's number is part of the transaction, as the offset of a consumer group that is the sink's own, so that it is known
-    whether a transaction was committed, whoever else has one open. Kafka lets only the newest producer of a name go on. The
-    name is the same for a run and for those that it discards, so a driver that another has followed can commit nothing more.
+    The transaction also commits the batch's number, as the offset of a consumer group that only the sink uses. It tells whether
+    the transaction was committed, even while other programs have transactions open. Kafka fences all but the newest producer of
+    a transactional id. A run and the runs that it discards share the id, so a driver that was replaced can commit nothing more.
 
     Parameters
     ----------
-    lineage: the name of the first of those runs.
+    lineage: the identifier of the first of these runs.
     """
 
-    without_reason = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # a commit says why
+    without_reason = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # the commit states the cause
 
     def __init__(self, topic: Topic, sink: str, run: str, lineage: str) -> None:
         super().__init__(topic, sink)
         self._run, self._lineage = run, lineage
         self._producers: dict[str, Producer] = {}
         self._reached: dict[str, int | None] = {}
-        """As far as this driver knows, while its producer lives."""
+        """The last committed batch of each group, cached while this driver's producer for the group lives."""
 
     def prepare(self, group: str) -> None:
-        """End what an earlier driver has begun: it is committed then, or it never will be."""
+        """Start the group's producer, which fences earlier ones: their open transactions are committed or aborted then."""
         if group not in self._producers:
             name = f"penstock/{self._lineage}/{self._sink}/{group}"
             producer = self._producer({"transactional.id": name, "transaction.timeout.ms": TRANSACTION_S * 1000})
@@ -147,7 +147,7 @@ class Transactions(Courier):
             self._producers[group] = producer
 
     def reached(self, group: str) -> int | None:
-        """What was committed with the last transaction; Kafka forgets it where a group is idle for a week."""
+        """Return the batch of the last committed transaction; None also if a group was idle for a week, as Kafka forgets it."""
         if group not in self._reached:
             self._reached[group] = self._looked_up(group)
         return self._reached[group]
@@ -178,7 +178,7 @@ class Transactions(Courier):
             producer.commit_transaction(DELIVERY_S)
             self._reached[group] = batch
         except (KafkaException, SinkError) as error:
-            with suppress(KafkaException):  # if it cannot be undone now, the next producer of its name does that
+            with suppress(KafkaException):  # if it cannot be aborted now, the next producer of its name aborts it
                 producer.abort_transaction(DELIVERY_S)
             del self._producers[group]
             self._reached.pop(group, None)
@@ -188,7 +188,7 @@ class Transactions(Courier):
             raise self._refused(cause) from error
 
     def _numbering(self, group: str) -> AbstractContextManager[Consumer]:
-        """A consumer of the group whose offset is the number of batches."""
+        """Return a consumer of the group whose offset records the number of batches."""
         return self._topic.consumer(**COMMITTED, **{"group.id": f"penstock/{self._run}/{self._sink}/{group}"})
 
     def _number(self, batch: int) -> TopicPartition:
@@ -206,7 +206,7 @@ class Transactions(Courier):
         if cause.code() in (
             KafkaError.GROUP_AUTHORIZATION_FAILED,
             KafkaError._TIMED_OUT,
-        ):  # of a question it says only the second
+        ):  # where a request is denied, Kafka may report only the time-out
             reading = "READ on groups of names that begin with penstock/"
             mend = f"; see that the brokers run, and have their owner allow the user {reading}"
         return SinkError(f"Sink {self._sink}: {self._topic.place} does not take a transaction ({cause.str()}){mend}.")
@@ -216,11 +216,11 @@ FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRO
 
 
 def _is_fenced(error: BaseException | None) -> bool:
-    """Whether Kafka lets a newer producer of the name go on, and not this one."""
+    """Whether a newer producer with the same transactional id has fenced this one."""
     return isinstance(error, KafkaException) and error.args[0].code() in FENCED
 
 
 def _mended(error: KafkaError) -> str:
-    """How to mend what no patience helps, as the end of a sentence."""
+    """Return the remedy for an error that a retry does not solve, as the end of a sentence; else an empty text."""
     mend = mend_of(error)
     return "" if mend is None else f"; {mend}"

@@ -1,4 +1,4 @@
-"""Where a topic is: what every use of Kafka shares. Needs no client library."""
+"""The address of a Kafka topic, and the URI options that sources and sinks share. Needs no client library."""
 
 import re
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from penstock.errors import ConfigurationError
 from penstock.kinds.event import Event, field_types
 
 KAFKA = "kafka."
-"""Options of a Kafka URI that begin so are Kafka's own, and handed on."""
+"""The prefix of a URI's options that are passed on to Kafka's clients."""
 
 HEADER = "header."
-"""Options of a Kafka URI that begin so tie a header to a field of events."""
+"""The prefix of a URI's options that map a header to a field of events."""
 
 BORN_HEADER, ROOT_HEADER = "penstock-born", "penstock-root"
-"""When the source event behind a message was meant to be sent, in microseconds, as text."""
+"""The headers with the birth (microseconds since the epoch) and the root of a message's event (see `Lineage`), as texts."""
 
 OWN = Option(
     "kafka.NAME",
@@ -24,7 +24,7 @@ OWN = Option(
 )
 
 REGISTRY = "registry."
-"""Options of a Kafka URI that begin so are those of a schema registry's client, and handed on."""
+"""The prefix of a URI's options that are passed on to the client of a schema registry."""
 
 OWN_OF_REGISTRY = (
     Option("registry", "the URL of a schema registry, by which values are Avro, Protobuf or JSON"),
@@ -56,19 +56,19 @@ JARS = Jars(
     ),
     provides="org.apache.spark.sql.kafka010.KafkaSourceProvider",
 )
-"""Spark's connector. It is published some time after PySpark; until then the one before it serves, which the tests
-run on, with the tokens that it needs (the connector of another minor version asks for classes that Spark does not have).
-PySpark carries the rest of what it asks for.
+"""The jars of Spark's Kafka connector. A connector is published some time after its PySpark; until then, the one before it is
+used, which the tests run on, with the token provider that it needs (a connector of another minor version needs classes that
+Spark does not have). PySpark has the other dependencies.
 """
 
 
 @dataclass(frozen=True)
 class KafkaPlace:
-    """A topic, and how to reach it.
+    """The address of a topic, and the settings of the clients that access it.
 
     Parameters
     ----------
-    brokers: as Kafka's ``bootstrap.servers``.
+    brokers: as in Kafka's ``bootstrap.servers``.
     options: Kafka's own client settings in librdkafka's words, such as ``security.protocol``; they hold no secrets.
     """
 
@@ -78,15 +78,15 @@ class KafkaPlace:
 
     @classmethod
     def of(cls, uri: Uri) -> "KafkaPlace":
-        """The topic of ``kafka:HOST:PORT,HOST:PORT/TOPIC``.
+        """Parse a URI of the form ``kafka:HOST:PORT,HOST:PORT/TOPIC``.
 
         Raises
         ------
-        ConfigurationError: it is not of that form, or has settings that are not for both clients.
+        ConfigurationError: the URI has another form, or a setting that only one of the two clients (librdkafka and Java's) has.
         """
         brokers, _, topic = uri.place.removeprefix("//").partition("/")
         if uri.scheme != "kafka" or not brokers or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
-            raise ConfigurationError(f"{uri}: write kafka:HOST:PORT/TOPIC, with several brokers divided by commas.")
+            raise ConfigurationError(f"{uri}: write kafka:HOST:PORT/TOPIC, with commas between several brokers.")
         options = uri.named(KAFKA)
         security.check(options)
         return cls(brokers, topic, tuple(options.items()))
@@ -95,22 +95,22 @@ class KafkaPlace:
         return f"kafka:{self.brokers}/{self.topic}"
 
     def uri(self) -> Uri:
-        """What `of` reads."""
+        """Return the URI from which `of` makes this place."""
         return Uri("kafka", f"{self.brokers}/{self.topic}", {f"{KAFKA}{name}": value for name, value in self.options})
 
     def for_connector(self) -> dict[str, str]:
-        """What Spark's connector needs to reach the brokers; secrets among it.
+        """Return the options, secrets included, by which Spark's connector reaches the brokers.
 
         Raises
         ------
-        ConfigurationError: what a setting names cannot be read.
+        ConfigurationError: a file or a variable that a setting names cannot be read.
         """
         settings = {"bootstrap.servers": self.brokers, **security.for_java(dict(self.options))}
         return {f"{KAFKA}{name}": value for name, value in settings.items()}
 
 
 def header_fields(uri: Uri, event_type: type[Event]) -> dict[str, str]:
-    """For each header that a URI names, the field of events that it holds.
+    """Return the fields of events that a URI maps headers to, by header.
 
     Raises
     ------
@@ -123,11 +123,11 @@ def header_fields(uri: Uri, event_type: type[Event]) -> dict[str, str]:
 
 
 def check_field(uri: Uri, option: str, field: str, event_type: type[Event]) -> None:
-    """See that what a URI's option names is a field.
+    """Check that a URI's option names a field of an event type.
 
     Raises
     ------
-    ConfigurationError: it is none.
+    ConfigurationError: there is no such field.
     """
     fields = field_types(event_type)
     if field not in fields:
@@ -137,17 +137,17 @@ def check_field(uri: Uri, option: str, field: str, event_type: type[Event]) -> N
 
 
 def has_registry(uri: Uri) -> bool:
-    """Whether a topic's schemas are in a registry.
+    """Whether a topic's schemas are in a schema registry.
 
     Raises
     ------
-    ConfigurationError: something is said of one, and not where it is.
+    ConfigurationError: there are options of a registry, but not its URL.
     """
     if "registry" not in uri.options and (uri.named(REGISTRY) or {"subject", "schema"} & uri.options.keys()):
-        raise ConfigurationError(f"{uri.place}: what is said of a schema registry needs its URL: write registry=URL.")
+        raise ConfigurationError(f"{uri.place}: options of a schema registry need its URL: write registry=URL.")
     return "registry" in uri.options
 
 
 def subject_of(uri: Uri) -> str:
-    """What the schemas of a topic's values are called in its registry."""
+    """Return the registry's subject for the schemas of a topic's values."""
     return uri.options.get("subject") or f"{KafkaPlace.of(uri).topic}-value"

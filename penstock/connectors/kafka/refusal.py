@@ -1,4 +1,4 @@
-"""Why brokers do not take us, as a sentence that says how to mend it."""
+"""Turns errors of Kafka's client into error messages that state the cause and the remedy, and retries what may pass."""
 
 import socket
 import ssl
@@ -28,12 +28,10 @@ MENDS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "have its owner allow the user transactions of names that begin with "
     "penstock/",
 }
-"""For what no patience helps, how to mend it. That a user may not read as a group is none of that: no consumer here is in
-one.
-"""
+"""Remedies for errors that retries cannot solve. The denial of a group is not among them, as no consumer here joins a group."""
 
 HANDSHAKE = ("SSL alert", "PLAINTEXT broker listener")
-"""What librdkafka says where a broker breaks off, which may also do so for no reason of ours."""
+"""Texts of librdkafka's transport errors that show that the TLS handshake failed; other transport errors may pass."""
 
 
 AGAIN = frozenset(
@@ -50,20 +48,20 @@ AGAIN = frozenset(
         KafkaError._WAIT_CACHE,
     )
 )
-"""What brokers answer while they divide their work anew: another of them is to be asked, or the same one later."""
+"""Errors that brokers return while they elect leaders or coordinators; a retry will succeed."""
 
 AGAIN_AFTER_S = 0.1
 
 FAILED = (KafkaException, SystemError)
-"""What a client raises; the second where a callback of ours was running when it failed."""
+"""Exceptions that a client raises; SystemError if one of our callbacks was running when it failed."""
 
 
 def patiently(ask: Callable[[], Answer], patience_s: float) -> Answer:
-    """Ask brokers, and once more for as long as they say that another of them is to be asked, or the same one later.
+    """Call ``ask`` until it succeeds, and return its result; retry only after an error in `AGAIN`, and until ``patience_s``.
 
     Raises
     ------
-    KafkaException: they refuse, or still say so when the patience is at its end.
+    KafkaException: the brokers refuse, or still return such an error at the end.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -76,24 +74,24 @@ def patiently(ask: Callable[[], Answer], patience_s: float) -> Answer:
 
 
 def cause_of(error: Exception) -> BaseException:
-    """What a client has failed of, given one of `FAILED`."""
+    """Return the cause of one of the exceptions `FAILED`."""
     return error if isinstance(error, KafkaException) else error.__cause__ or error
 
 
 def needing(*rights: str) -> str:
-    """How to mend that a user may not do something with a topic, in the words of Kafka's access control."""
+    """Return the remedy for missing rights on a topic, named as in Kafka's access control."""
     return f"have its owner allow the user to {' and '.join(rights)} it"
 
 
-class Refusals:
-    """What brokers have told the clients of a topic besides the answers to questions."""
+class BrokerErrors:
+    """Collects the errors that a topic's clients report by callback, which explain why requests to the brokers fail."""
 
     def __init__(self, place: KafkaPlace) -> None:
         self._place = place
         self._noted: list[KafkaError] = []
 
     def note(self, error: KafkaError) -> None:
-        """librdkafka's ``error_cb``."""
+        """Note an error if there is a remedy; passed to librdkafka as ``error_cb``."""
         if mend_of(error) is not None:
             self._noted.append(error)
 
@@ -105,7 +103,7 @@ class Refusals:
         self._noted.clear()
 
     def said(self, error: KafkaException) -> SourceError:
-        """The error for a question that was not answered."""
+        """Return the error to raise for a failed request; it prefers the newest error that was noted."""
         cause = self._noted[-1] if self._noted else error.args[0]
         if not isinstance(cause, KafkaError):
             return SourceError(f"{self._place} cannot be reached ({error}); check the settings.")
@@ -120,14 +118,14 @@ class Refusals:
 
 
 def mend_of(error: KafkaError) -> str | None:
-    """How to mend what no patience helps; None where it might."""
+    """Return the remedy for an error that retries cannot solve; None if they might."""
     if error.code() == KafkaError._TRANSPORT and any(words in error.str() for words in HANDSHAKE):
         return TRUST
     return MENDS.get(error.code())
 
 
 def _distrust(brokers: str, options: Mapping[str, str]) -> str:
-    """What is wrong with a broker's certificate, of which librdkafka only says that something is; empty if nothing is found."""
+    """Return why a broker's certificate is not trusted, which librdkafka does not say; empty if no reason is found."""
     host, _, port = brokers.split(",")[0].rpartition(":")
     try:
         context = ssl.create_default_context(cafile=options.get("ssl.ca.location"))

@@ -1,4 +1,4 @@
-"""A schema registry: what its URI options say, and what is asked of it, by Confluent's own client."""
+"""A schema registry: its settings in a Kafka URI, requests to it by Confluent's client, and messages with its schemas."""
 
 import re
 import tempfile
@@ -32,20 +32,20 @@ T = TypeVar("T")
 
 
 class MessageError(ValueError):
-    """A message that is not what its topic's registry says; names the schema."""
+    """A message does not match a schema of its topic's registry; the text names the schema."""
 
 
 class UnknownSchemaError(ValueError):
-    """There is no schema of a number, or of a name."""
+    """The registry has no schema with a number (id), or for a subject."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry, and what is asked of it. It travels to executors, with the secrets that were read in the driver.
+    """A registry. It is pickled and sent to executors, with the secrets that were read in the driver.
 
     Parameters
     ----------
-    settings: of the client, in its own words; in place of a file's path what is in it.
+    settings: of Confluent's client, by its own names; where a setting is the path of a file, the file's content.
     """
 
     url: str
@@ -53,11 +53,11 @@ class Registry:
 
     @classmethod
     def of(cls, uri: Uri) -> "Registry":
-        """What a Kafka URI names.
+        """Return the registry that a Kafka URI names.
 
         Raises
         ------
-        ConfigurationError: a secret stands in it, or what it names cannot be read.
+        ConfigurationError: the URI holds a secret, or a file or a variable that it names cannot be read.
         """
         url, own = uri.options["registry"], uri.named(REGISTRY)
         if not re.fullmatch(r"https?://[^@\s]+", url):
@@ -66,20 +66,20 @@ class Registry:
                 "go into registry.basic.auth.user.info=env:NAME."
             )
         settings = {}
-        for name, given in own.items():
-            if name in SECRETS and not given.startswith((secret.ENVIRONMENT, secret.FILE)):
+        for name, value in own.items():
+            if name in SECRETS and not value.startswith((secret.ENVIRONMENT, secret.FILE)):
                 raise ConfigurationError(
                     f"{REGISTRY}{name} holds a secret, which others could read here: write {REGISTRY}{name}=env:NAME or "
                     f"{REGISTRY}{name}=file:PATH."
                 )
             label = f"{REGISTRY}{name}"
-            settings[name] = secret.text_of(label, given) if name in FILES else secret.value_of(label, given)
+            settings[name] = secret.text_of(label, value) if name in FILES else secret.value_of(label, value)
         registry = cls(url, tuple(settings.items()))
         registry._client()  # which checks the settings
         return registry
 
     def schema(self, number: int) -> Schema:
-        """The schema of a number.
+        """Return the schema with a number (id).
 
         Raises
         ------
@@ -88,36 +88,36 @@ class Registry:
         return self._with_parts(self._asked(lambda client: client.get_schema(number), str(number)))
 
     def latest(self, subject: str) -> tuple[int, int, Schema]:
-        """The number, the version and the text of a subject's newest schema.
+        """Return the number, the version and the content of a subject's newest schema.
 
         Raises
         ------
         As `schema`.
         """
-        found = self._asked(lambda client: client.get_latest_version(subject), subject)
-        return int(found.schema_id or 0), int(found.version or 0), self._with_parts(found.schema)
+        newest = self._asked(lambda client: client.get_latest_version(subject), subject)
+        return int(newest.schema_id or 0), int(newest.version or 0), self._with_parts(newest.schema)
 
     def register(self, subject: str, schema: Schema) -> int:
-        """The number of a schema, which the subject has from now on.
+        """Register a schema as the newest of a subject, unless it has it already; returns the schema's number.
 
         Raises
         ------
-        EventSchemaError: the registry refuses it, since it does not go with those that the subject has.
+        EventSchemaError: the registry refuses the schema, as it is not compatible with the subject's other schemas.
         SourceError: it does not answer, or refuses us.
         """
-        given = confluent.Schema(schema.text, schema.kind, [])
-        return int(self._asked(lambda client: client.register_schema(subject, given), subject))
+        definition = confluent.Schema(schema.text, schema.kind, [])
+        return int(self._asked(lambda client: client.register_schema(subject, definition), subject))
 
     def _with_parts(self, found: Any) -> Schema:
-        """A schema with those that it refers to, each after its own."""
+        """Return a schema of the client's with the schemas that it refers to, each after those that it refers to itself."""
         parts: dict[str, str] = {}
 
         def gather(references: Iterable[Any]) -> None:
-            for one in references:
-                if one.name not in parts:
-                    part = self._version(one.subject, one.version).schema
+            for reference in references:
+                if reference.name not in parts:
+                    part = self._version(reference.subject, reference.version).schema
                     gather(part.references or ())
-                    parts[one.name] = part.schema_str
+                    parts[reference.name] = part.schema_str
 
         gather(found.references or ())
         return Schema(found.schema_type or "AVRO", found.schema_str, tuple(parts.items()))
@@ -154,7 +154,7 @@ def _client(registry: Registry) -> confluent.SchemaRegistryClient:
         settings: dict[str, Any] = {"url": registry.url, **PATIENCE}
         for name, value in registry.settings:
             settings[name] = value
-            if name in FILES:  # read when the client is made
+            if name in FILES:  # the client reads files only while it is created
                 settings[name] = str(Path(scratch) / name)
                 Path(settings[name]).write_text(value)
         try:
@@ -165,18 +165,18 @@ def _client(registry: Registry) -> confluent.SchemaRegistryClient:
             ) from error
 
 
-class Frames:
-    """Reads the messages of a topic whose schemas are in a registry. It travels to executors."""
+class RegistryFrames:
+    """Decodes the messages of a topic whose schemas are in a registry. It is pickled and sent to executors."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def prepare(self, messages: Iterable[bytes]) -> None:
-        """Ask for the schemas of messages that are about to be read. What the registry does not know is no one's failure here.
+        """Fetch the schemas of messages that are about to be read. For a schema that the registry lacks, `read` will raise.
 
         Raises
         ------
-        SourceError: it does not answer; so no message is to blame, and the micro-batch is to be repeated.
+        SourceError: the registry does not answer; no message is to blame for that, so the micro-batch must be repeated.
         """
         readers = _readers(self._registry)
         for number in {divided[0] for message in messages if (divided := divide(message))} - readers.keys():
@@ -186,17 +186,17 @@ class Frames:
                 readers[number] = _refusal(error)
 
     def read(self, message: bytes, fit: Callable[[Values | bytes], Any]) -> Any:
-        """What ``fit`` makes of a message's values, or of its JSON.
+        """Decode a message, and return the result of ``fit`` for its values, or for its JSON.
 
         Raises
         ------
-        MessageError: it is none that the registry knows, or does not fit; names the schema.
+        MessageError: the message has no schema that the registry knows, or does not fit; names the schema.
         """
         divided = divide(message)
         if divided is None:
-            if message == b"null":  # as a source hands on what has none
-                raise MessageError("the message has no value: it says that its key is gone")
-            raise MessageError("no number of a schema stands before the message; what has sent it used no registry")
+            if message == b"null":  # the source's payload for a message without a value
+                raise MessageError("the message has no value: it marks its key as deleted")
+            raise MessageError("no number of a schema stands before the message; its sender used no registry")
         number, payload = divided
         try:
             return fit(_readers(self._registry)[number](payload))
@@ -206,7 +206,7 @@ class Frames:
 
 @lru_cache(maxsize=8)
 def _readers(registry: Registry) -> dict[int, Callable[[bytes], Values | bytes]]:
-    """By the numbers of schemas, which never change."""
+    """Return this process's decoders by schema number. They are cached, as the schema with a number never changes."""
     return {}
 
 
@@ -218,16 +218,16 @@ def _refusal(error: ValueError | EventSchemaError) -> Callable[[bytes], Values |
 
 
 def frame_of(registry: Registry, subject: str, event_type: type[Event], own: Kind | None) -> Frame:
-    """How events become a topic's messages.
+    """Return the frame that encodes events as a topic's messages.
 
     Parameters
     ----------
-    own: the format of the schema that is made from the event type and registered; None for the newest that is there.
+    own: the format of a schema to make from the event type and register; None to use the subject's newest schema.
 
     Raises
     ------
-    EventSchemaError: the schema that is there has no place for the events, or the registry refuses theirs; or there is none.
-    SourceError: it does not answer, or refuses us.
+    EventSchemaError: the newest schema does not fit the events, or is missing; or the registry refuses the one made from them.
+    SourceError: the registry does not answer, or refuses us.
     """
     if own is not None:
         schema = Schema.of(event_type, own)
@@ -245,11 +245,11 @@ def frame_of(registry: Registry, subject: str, event_type: type[Event], own: Kin
 
 
 def check_fits(registry: Registry, subject: str, event_type: type[Event]) -> None:
-    """See that a topic's newest schema has what an event type needs; a subject that is not there has none to check.
+    """Check that a subject's newest schema, if there is one, has all fields that an event type needs.
 
     Raises
     ------
-    EventSchemaError: it has not. SourceError: the registry does not answer.
+    EventSchemaError: a field is missing, or has a type that does not fit. SourceError: the registry does not answer.
     """
     try:
         _, version, schema = registry.latest(subject)

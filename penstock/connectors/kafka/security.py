@@ -1,8 +1,7 @@
-"""How Kafka's clients prove who they are: settings in librdkafka's words, for it and for Java's client. Needs no client
-library.
+"""Security settings of Kafka's clients, named as in librdkafka, and translated for Java's client. Needs no client library.
 
-A secret is not written down but named, as ``env:NAME`` or ``file:PATH``, and read when a client is made. PEM files are read
-here and handed on as text, so that executors elsewhere need no copy of them.
+A secret is given by reference, as ``env:NAME`` or ``file:PATH``, and read when a client is made. PEM files are read here and
+passed on to Java's client as text, so that executors on other machines need no copy of them.
 """
 
 import base64
@@ -13,7 +12,7 @@ from penstock.errors import ConfigurationError
 from penstock.secret import ENVIRONMENT, FILE, text_of, value_of
 
 SECRETS = ("sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret")
-"""Settings that are given by name only."""
+"""Settings whose values must be references to secrets."""
 
 
 MECHANISMS = {
@@ -21,7 +20,7 @@ MECHANISMS = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-"""Java's module for each way to log in."""
+"""The login module of Java's client for each SASL mechanism."""
 
 INSTEAD = {
     "sasl.jaas": "kafka.sasl.username and kafka.sasl.password",
@@ -30,29 +29,29 @@ INSTEAD = {
     "sasl.login.callback": "kafka.sasl.mechanism=OAUTHBEARER",
     "enable.ssl.certificate.verification": "kafka.ssl.ca.location, a PEM file",
 }
-"""For settings that only one of the clients has, what both are told by."""
+"""For each prefix of settings that only one of the clients has, the settings to use instead."""
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 OAUTH = {"sasl.oauthbearer.client.id": "clientId", "sasl.oauthbearer.client.secret": "clientSecret"}
-"""What a client needs besides the address of the endpoint that gives out tokens, and how Java calls it."""
+"""The settings that OAUTHBEARER needs besides the endpoint that issues tokens, and their names in Java's client."""
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
 PBES2 = bytes.fromhex("2a864886f70d01050d")
-"""A way to encrypt keys that Java 17 does not read."""
+"""The encoded object identifier of PBES2, an encryption of keys that Java 17 does not read."""
 
 
 def check(options: Mapping[str, str]) -> None:
-    """See that settings can be given to both clients, and hold no secret.
+    """Check that settings work with both clients, and hold no secrets.
 
     Raises
     ------
-    ConfigurationError: says what is allowed.
+    ConfigurationError: states what is allowed.
     """
     for name, value in options.items():
         for beginning, instead in INSTEAD.items():
             if name.startswith(beginning):
-                raise ConfigurationError(f"kafka.{name} is not for both clients; write {instead}.")
+                raise ConfigurationError(f"kafka.{name} does not work with both Kafka clients; write {instead}.")
         if name in SECRETS and not value.startswith((ENVIRONMENT, FILE)):
             raise ConfigurationError(
                 f"kafka.{name} holds a secret, which others could read here: write kafka.{name}=env:NAME or "
@@ -66,44 +65,45 @@ def check(options: Mapping[str, str]) -> None:
 
 
 def opened(options: Mapping[str, str]) -> dict[str, str]:
-    """Settings with the values that ``env:`` and ``file:`` name, as librdkafka takes them.
+    """Return settings for librdkafka, with references to secrets resolved.
 
     Raises
     ------
-    ConfigurationError: there is no such variable, or the file cannot be read.
+    ConfigurationError: there is no such environment variable, or the file cannot be read.
     """
-    given = {name: value_of(f"kafka.{name}", value) for name, value in options.items()}
-    return given | ({"sasl.oauthbearer.method": "oidc"} if _mechanism(given) == "OAUTHBEARER" else {})
+    settings = {name: value_of(f"kafka.{name}", value) for name, value in options.items()}
+    return settings | ({"sasl.oauthbearer.method": "oidc"} if _mechanism(settings) == "OAUTHBEARER" else {})
 
 
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
-    """Settings for security in the words of Java's client.
+    """Return settings for Java's client, with references to secrets resolved.
 
     Raises
     ------
-    ConfigurationError: as `opened`; or a file of certificates cannot be read, or half of what belongs together is missing.
+    ConfigurationError: as `opened`; or a file of certificates cannot be read, or one of two joint settings is missing.
     """
-    given = opened(options)
-    made: dict[str, str] = {}
-    mechanism = _mechanism(given)
+    settings = opened(options)
+    java: dict[str, str] = {}
+    mechanism = _mechanism(settings)
     if mechanism == "OAUTHBEARER":
-        made |= _tokens(given)
+        java |= _tokens(settings)
     elif mechanism:
-        user, password = _both(given, "sasl.username", "sasl.password")
-        made["sasl.mechanism"] = mechanism
-        made["sasl.jaas.config"] = f"{MECHANISMS[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
-    if location := given.get("ssl.ca.location"):
-        made |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": text_of("kafka.ssl.ca.location", location)}
-    if "ssl.certificate.location" in given or "ssl.key.location" in given:
-        certificate, key = _both(given, "ssl.certificate.location", "ssl.key.location")
-        made["ssl.keystore.type"] = "PEM"
-        made["ssl.keystore.certificate.chain"] = text_of("kafka.ssl.certificate.location", certificate)
-        made["ssl.keystore.key"] = _key("ssl.key.location", key)
-        if "BEGIN PRIVATE KEY" in made["ssl.keystore.key"]:
-            given.pop("ssl.key.password", None)  # there is nothing that it opens
-    if given.get("ssl.endpoint.identification.algorithm") == "none":
-        made["ssl.endpoint.identification.algorithm"] = ""
-    ours = {
+        user, password = _both(settings, "sasl.username", "sasl.password")
+        java["sasl.mechanism"] = mechanism
+        java["sasl.jaas.config"] = f"{MECHANISMS[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
+    if location := settings.get("ssl.ca.location"):
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": text_of("kafka.ssl.ca.location", location)}
+    if "ssl.certificate.location" in settings or "ssl.key.location" in settings:
+        certificate, key = _both(settings, "ssl.certificate.location", "ssl.key.location")
+        java["ssl.keystore.type"] = "PEM"
+        java["ssl.keystore.certificate.chain"] = text_of("kafka.ssl.certificate.location", certificate)
+        java["ssl.keystore.key"] = _key("ssl.key.location", key)
+        if "BEGIN PRIVATE KEY" in java["ssl.keystore.key"]:
+            settings.pop("ssl.key.password", None)  # the key is not encrypted
+    if settings.get("ssl.endpoint.identification.algorithm") == "none":
+        java["ssl.endpoint.identification.algorithm"] = ""
+    # Settings of librdkafka that Java's client does not know; the lines above have translated them.
+    translated = {
         "sasl.mechanisms",
         "sasl.username",
         "sasl.password",
@@ -115,11 +115,11 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
         "https.ca.location",
         *OAUTH,
     }
-    return {name: value for name, value in given.items() if name not in ours} | made
+    return {name: value for name, value in settings.items() if name not in translated} | java
 
 
 def _tokens(given: Mapping[str, str]) -> dict[str, str]:
-    """What logs in by a token that is asked of an endpoint with a client's own secret."""
+    """Return settings for Java's client to log in with OAUTHBEARER: it gets tokens from an endpoint by the client's secret."""
     missing = [name for name in (*OAUTH, ENDPOINT) if name not in given]
     if missing:
         raise ConfigurationError(f"kafka.sasl.mechanism=OAUTHBEARER needs {', '.join(f'kafka.{name}' for name in missing)}.")
@@ -137,14 +137,14 @@ def _tokens(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _key(name: str, path: str) -> str:
-    """A private key that Java reads, too."""
+    """Read a file with a private key, and refuse formats that Java's client cannot read."""
     text = text_of(f"kafka.{name}", path)
     kind = re.search("-----BEGIN (.*?)-----(.*?)-----END", text, re.DOTALL)
     mend = "write it anew with openssl pkcs8 -topk8"
     if kind is None or not kind[1].endswith("PRIVATE KEY"):
         raise ConfigurationError(f"kafka.{name}: {path} holds no private key in PEM; {mend}.")
     if kind[1] not in ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"):
-        raise ConfigurationError(f"kafka.{name}: {path} is a {kind[1]}, and Java's client reads PKCS 8 alone; {mend}.")
+        raise ConfigurationError(f"kafka.{name}: {path} is a {kind[1]}, but Java's client reads PKCS 8 alone; {mend}.")
     if kind[1].startswith("ENCRYPTED") and PBES2 in base64.b64decode(kind[2]):
         raise ConfigurationError(
             f"kafka.{name}: {path} is encrypted by PBES2, which Java's client may not read; {mend} -v1 PBE-SHA1-3DES."

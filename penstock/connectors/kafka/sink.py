@@ -1,4 +1,4 @@
-"""A Kafka topic as a sink."""
+"""The sink for Kafka topics."""
 
 import json
 import time
@@ -39,22 +39,20 @@ from penstock.storage import durable
 from penstock.storage.tables import batches_in
 
 AROUND = 2_000
-"""Bytes that a message has besides its value, key and headers, at most: what a producer, and a broker's batch, put around
-them.
-"""
+"""The most bytes of a message besides its value, key and headers: the overhead of the producer and of the broker's batch."""
 
 
 class TopicSink(BoundSink):
-    """A topic that staged files are sent to, by one producer in the driver, so that order is kept.
+    """A sink that sends staged files to a topic, by one producer in the driver, so that order is kept.
 
-    Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted, and which topic it was: when
-    the batch is delivered again, what the topic holds of it already is left out. It is looked for up to the very end, beyond
-    the transactions that others have open. What a transaction has committed is written down with it, and not looked for.
+    Kafka takes no part in the ledger's commit. So the sink notes the topic's identity and end offsets before it sends a batch.
+    When the batch is delivered again, it reads the topic from there to the very end, also beyond open transactions of others,
+    and sends only the messages that are missing. A transaction records its batch's number, so nothing need be read then.
 
     Parameters
     ----------
-    notes: the directory in which that is noted.
-    transactions: whether each batch is one.
+    notes: the directory for these notes.
+    transactions: whether each batch is sent as a transaction.
     """
 
     def __init__(
@@ -66,10 +64,10 @@ class TopicSink(BoundSink):
         self._notes, self._run = notes, ""
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
-        """A topic may be shared; what a discarded run has sent stays in it."""
+        """Open the topic, and create it if there is none. Topics may be shared, and messages of discarded runs stay in them."""
         self._run = run
         try:
-            # It is read, too: after a crash, what it holds of a micro-batch already.
+            # The right to read is needed to find the messages of a micro-batch that were sent before a crash.
             self._topic = Topic(self.topic_place, create=True, needs=("read", "write"))
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
@@ -85,18 +83,18 @@ class TopicSink(BoundSink):
         with self._explained():
             self._courier.prepare(group)
             reached = self._courier.reached(group)
-            if reached is None and self._note(group) is None:
+            if reached is None and self._note(group) is None:  # the group has sent nothing yet
                 self._courier.begin(group)
                 reached = self._courier.reached(group)
             if reached is None:
-                there = self._present(group, batch)
-            elif reached < batch:  # it is known that nothing of it was committed
+                sent = self._present(group, batch)
+            elif reached < batch:  # no transaction has committed any of the batch
                 self._begin(group, batch, self._note(group))
-                there = set()
+                sent = set()
         if reached is None or reached < batch:
             messages = (message for path in staged for message in self.messages(path))
             numbered = ((f"{self._prefix(group)}{batch}/{number}", message) for number, message in enumerate(messages))
-            self._courier.send(group, batch, ((name, message) for name, message in numbered if name not in there))
+            self._courier.send(group, batch, ((name, message) for name, message in numbered if name not in sent))
         for path in staged:
             path.unlink(missing_ok=True)
 
@@ -110,10 +108,10 @@ class TopicSink(BoundSink):
             if reached is not None or note is None:
                 return reached
             names, more = self._since(note, self._prefix(group))
-        held = max((int(name.rpartition("/")[0].rpartition("/")[2]) for name in names), default=None)
-        if held is None and not more:
+        newest = max((int(name.rpartition("/")[0].rpartition("/")[2]) for name in names), default=None)
+        if newest is None and not more:
             return int(note["batch"]) - 1
-        return held  # others may have written since, and ours been compacted away
+        return newest  # None if there are only messages of others: compaction may have removed ours
 
     def recall(self, run: str) -> None:
         self._run = run
@@ -123,29 +121,29 @@ class TopicSink(BoundSink):
             raise SinkError(f"Sink {self.files.name}: {error}") from error
 
     def read(self) -> list[Any]:
-        """What other runs have sent is left out."""
+        """Return the events that this run has sent, without those of other runs."""
         if self._transactions:
             self._topic.settle()
         bounds = self._topic.bounds()
         starts, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
-        ours = f"{self._run}/"
+        prefix = f"{self._run}/"
         return [
             self.event(message.value() or b"")
             for messages in self._topic.read(starts, ends)
             for message in messages
-            if (name_of(message) or "").startswith(ours)
+            if (name_of(message) or "").startswith(prefix)
         ]
 
     def event(self, message: bytes) -> Any:
-        """The event in a message's value."""
+        """Decode the event in a message's value."""
         return self._codec.decode_json(message)
 
     @abstractmethod
     def messages(self, path: Path) -> Iterator[Outgoing]:
-        """What a staged file holds."""
+        """Yield the messages for the events in a staged file."""
 
     def _present(self, group: str, batch: int) -> set[str]:
-        """The ids of the batch's events that an earlier attempt has sent."""
+        """Return the ids of the batch's events that an earlier attempt has sent; without one, note that the batch begins."""
         note = self._note(group)
         if note is None or note["batch"] != batch:
             self._begin(group, batch, note)
@@ -155,7 +153,7 @@ class TopicSink(BoundSink):
         return names
 
     def _begin(self, group: str, batch: int, note: dict[str, Any] | None) -> None:
-        """Write down where the topic ends before a batch, and which topic it is."""
+        """Note the topic's identity and end offsets before a batch is sent."""
         topic = self._topic.identity()
         if note is not None and note.get("topic", topic) != topic:
             raise SinkError(
@@ -166,10 +164,13 @@ class TopicSink(BoundSink):
         durable.write(self._noted(group), json.dumps({"batch": batch, "ends": ends, "topic": topic}))
 
     def _since(self, note: dict[str, Any], prefix: str) -> tuple[set[str], bool]:
-        """The ids with a prefix among the messages since a note, and whether there are any messages at all.
+        """Return the ids with a prefix among the messages since a note, and whether there are any messages since.
 
-        Of transactions only those count that were committed; up to the first that another has open, it is known whether they
-        were.
+        With transactions, only committed messages count, and these cannot be read beyond the first open transaction.
+
+        Raises
+        ------
+        SinkError: another program has a transaction open.
         """
         before = {int(partition): end for partition, end in note["ends"].items()}
         view = COMMITTED if self._transactions else UNCOMMITTED
@@ -186,14 +187,14 @@ class TopicSink(BoundSink):
         return {name for name in names if name is not None and name.startswith(prefix)}, more
 
     def _prefix(self, group: str) -> str:
-        """With which the ids of a group's events begin; the batch follows, and a number within it."""
+        """Return the prefix of the ids of a group's events; an id ends in the batch, and the event's index in the batch."""
         return f"{self._run}/{group}/"
 
     def _noted(self, group: str) -> Path:
         return self._notes / f"kafka~{self.files.label.replace('/', '~')}~{group}.json"  # names hold no ~
 
     def _note(self, group: str) -> dict[str, Any] | None:
-        """The last batch that was begun to be sent, the topic, and where that ended before."""
+        """Return the note of the last batch that the group began to send: batch, topic and end offsets; None for no note."""
         with suppress(FileNotFoundError):
             note: dict[str, Any] = json.loads(durable.read(self._noted(group)))
             return note
@@ -208,8 +209,8 @@ class TopicSink(BoundSink):
 
 
 class KafkaSink(TopicSink):
-    """Values are JSON, or what a schema registry says, keys those of the sink; headers hold an id, and the fields that the URI
-    names.
+    """A topic that an application names as a sink. Values are JSON, or encoded by a schema of a registry. Keys are the sink's
+    key. Headers hold an id, and the fields that the URI names.
     """
 
     def __init__(self, sink: Sink, uri: Uri, options: Options, context: SinkContext) -> None:
@@ -225,7 +226,7 @@ class KafkaSink(TopicSink):
 
     @property
     def framed(self) -> bool:
-        """Whether values are what a schema registry says."""
+        """Whether values are encoded by a schema of a registry."""
         return self._uri is not None
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
@@ -234,7 +235,7 @@ class KafkaSink(TopicSink):
             self._agree_on_schema(self._uri)
 
     def _agree_on_schema(self, uri: Uri) -> None:
-        from penstock.connectors.kafka.schema_registry import Frames, Registry, frame_of  # needs an extra
+        from penstock.connectors.kafka.schema_registry import Registry, RegistryFrames, frame_of  # needs an extra
 
         registry = Registry.of(uri)
         own = None if uri.options.get("schema") == "latest" else FORMATS[uri.options.get("schema", "avro")]
@@ -243,7 +244,7 @@ class KafkaSink(TopicSink):
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
         self.files = msgspec.structs.replace(self.files, frame=frame)
-        self._frames = Frames(registry)
+        self._frames = RegistryFrames(registry)
 
     def event(self, message: bytes) -> Any:
         if self.files.frame is None:
@@ -253,25 +254,25 @@ class KafkaSink(TopicSink):
 
     def messages(self, path: Path) -> Iterator[Outgoing]:
         lines = path.read_bytes().splitlines()
-        read = bytes if self.files.frame is None else b64decode
+        decode = bytes if self.files.frame is None else b64decode
         if not self.files.beside:
-            yield from (Outgoing(None, [], read(line)) for line in lines)
+            yield from (Outgoing(None, [], decode(line)) for line in lines)
             return
         for texts, value in zip(*divided(lines), strict=True):
             parts, fields = texts[: len(self._key)], texts[len(self._key) :]
-            # A key of several fields is a text, and of no field's type.
+            # A key of several fields is a joined text, even if some of them are bytes.
             key = joined(parts) if len(parts) > 1 else parts[0] if parts else None
             pairs = zip(self.headers.items(), fields, strict=True)
             headers = [(header, self._alone(field, text)) for (header, field), text in pairs if text is not None]
-            yield Outgoing(None if key is None else self._alone("/".join(self._key), key), headers, read(value))
+            yield Outgoing(None if key is None else self._alone("/".join(self._key), key), headers, decode(value))
 
     def _alone(self, field: str, text: str) -> str | bytes:
-        """What a key or a header that is one field holds of it."""
+        """Return the content of a key or header that is a single field: its text, or for a field of bytes the bytes."""
         return b64decode(text) if field in self._raw else text
 
 
 class KafkaHopSink(TopicSink):
-    """A topic by which one group of a run hands a stream to others; headers hold each event's birth and root."""
+    """A topic through which one group of a run passes a stream to others; headers hold each event's birth and root."""
 
     def messages(self, path: Path) -> Iterator[Outgoing]:
         own = {BORN_HEADER: BORN, ROOT_HEADER: ROOT}

@@ -1,4 +1,4 @@
-"""A Kafka topic as a source, read by Spark's own connector."""
+"""The source for Kafka topics, which are read by Spark's own connector."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -33,14 +33,14 @@ with needs():
     from confluent_kafka import Message
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
-"""What a producer's transaction holds is no event until it is committed. librdkafka has it so by itself."""
+"""The setting by which Spark ignores messages of transactions that are not committed; librdkafka does so by default."""
 
 
 class KafkaSource(BoundSource):
-    """A topic, admitted through the connector's own gate.
+    """A source that reads a topic. Spark's connector itself limits the messages of a micro-batch.
 
-    An event is born at its message's time, unless a header says when. The order of delivery is that of
-    the topic: by partition, and within one by offset.
+    An event is born at its message's timestamp, unless a header holds its birth. Events are ordered by partition, and within a
+    partition by offset.
     """
 
     def __init__(self, source: Source[Any], uri: Uri, options: Options) -> None:
@@ -59,24 +59,24 @@ class KafkaSource(BoundSource):
         self._identity = self.topic.identity()
 
     def _read_framed(self, uri: Uri) -> None:
-        from penstock.connectors.kafka.schema_registry import Frames, Registry, check_fits  # needs an extra
+        from penstock.connectors.kafka.schema_registry import Registry, RegistryFrames, check_fits  # needs an extra
 
         registry = Registry.of(uri)
         check_fits(registry, subject_of(uri), self.source.event_type)
-        self.rows, self.frames = "framed", Frames(registry)
+        self.rows, self.frames = "framed", RegistryFrames(registry)
 
     @property
     def starts_late(self) -> bool:
-        """Whether what the topic holds when the run begins is left out."""
+        """Whether a run skips the messages that the topic holds when it begins."""
         return self._start == "latest"
 
     def options(self) -> dict[str, str]:
-        """What the connector is told of the topic."""
+        """Return the options of Spark's connector that say what to read; they may hold secrets."""
         topic = {"subscribe": self.place.topic, "startingOffsets": self._start, "includeHeaders": "true"}
         return {**COMMITTED, **self.place.for_connector(), **topic}
 
     def beside(self) -> dict[str, str]:
-        """The fields of events that stand beside the value, in the key or in headers: SQL for their bytes."""
+        """Return SQL for the bytes of the event's fields that are read from the key or from headers, by field."""
         key = {} if self._key is None else {self._key: "key"}
         return key | {field: _header(name) for name, field in self._headers.items()}
 
@@ -95,7 +95,7 @@ class KafkaSource(BoundSource):
         return self._identity
 
     def vouch(self, position: Position) -> None:
-        """A topic that was deleted and made anew has other messages at the offsets that Spark goes on from."""
+        """Check that the topic was not deleted and created again: Spark would go on from offsets of the old topic."""
         now = self.topic.identity()
         if now != self._identity:
             raise SourceError(
@@ -105,7 +105,7 @@ class KafkaSource(BoundSource):
             )
 
     def reckon(self, position: Position) -> Reckoning:
-        """By offsets, of which some have no message: those of a transaction's end, or of what was compacted."""
+        """Count by offsets. The counts may be too high: ends of transactions and compacted messages have offsets, too."""
         first, done = self._read(position)
         committed = sum(end - first.get(partition, 0) for partition, end in done.items())
         bounds = self.topic.bounds().items()
@@ -123,23 +123,23 @@ class KafkaSource(BoundSource):
     def again(self, after: Position, upto: Position) -> Iterator[Reread]:
         begin, end = self._read(after)[1], self._read(upto)[1]
         low = self.topic.bounds(**READS)
-        gone = [number for number, start in begin.items() if start < min(low[number][0], end.get(number, 0))]
-        if gone:
-            raise SourceError(f"{self.uri} has deleted messages of partition {gone[0]} that the run has read.")
+        deleted = [number for number, start in begin.items() if start < min(low[number][0], end.get(number, 0))]
+        if deleted:
+            raise SourceError(f"{self.uri} has deleted messages of partition {deleted[0]} that the run has read.")
         names = {field: name for name, field in self._headers.items()}
         for messages in self.topic.read(begin, end, **READS):
-            mine = [one for one in messages if place_of(one)[1] < end.get(place_of(one)[0], 0)]
-            places = np.array([place_of(one) for one in mine], np.int64).reshape(-1, 2)
-            born = np.array([one.timestamp()[1] * 1000 for one in mine], np.int64)
-            yield Reread([self._row(one, names) for one in mine], born, places[:, 0], places[:, 1])
+            wanted = [message for message in messages if place_of(message)[1] < end.get(place_of(message)[0], 0)]
+            places = np.array([place_of(message) for message in wanted], np.int64).reshape(-1, 2)
+            born = np.array([message.timestamp()[1] * 1000 for message in wanted], np.int64)
+            yield Reread([self._row(message, names) for message in wanted], born, places[:, 0], places[:, 1])
 
     def _row(self, message: Message, fields: Mapping[str, str]) -> Any:
-        """A message as Spark would hand it on."""
+        """Return a message as the row that Spark would read; ``fields`` maps headers to fields, by field."""
         payload = b"null" if message.value() is None else message.value()
         if self.rows == "json":
             return payload
         headers: Any = message.headers() or ()
-        first = dict(reversed(list(headers)))  # of several of a name Spark takes the first
+        first = dict(reversed(list(headers)))  # of several headers with one name, the first counts
         beside = {field: first.get(name) for name, field in fields.items()}
         beside |= {} if self._key is None else {self._key: message.key()}
         return {"payload": payload, "beside": beside}
@@ -148,12 +148,12 @@ class KafkaSource(BoundSource):
         return self.topic.count(*self._read(position))
 
     def _read(self, position: Position) -> tuple[dict[int, int], dict[int, int]]:
-        """From where to where Spark has read the topic, by partition."""
+        """Return, by partition, the offsets at which Spark began to read the topic, and the offsets that it has reached."""
         first, offset = position.first_offsets().get(self.place.topic, {}), position.offset
         return _by_number(first), _by_number(offset[self.place.topic] if offset else first)
 
     def _gate(self) -> dict[str, str]:
-        """What the connector is told of micro-batches."""
+        """Return the options of Spark's connector that limit the sizes of micro-batches."""
         least, most = self._admission.min_rows, self._admission.max_rows
         options = {"maxOffsetsPerTrigger": str(most)}
         options |= {"minOffsetsPerTrigger": str(least)} if least > 1 else {}
@@ -161,7 +161,7 @@ class KafkaSource(BoundSource):
 
 
 class KafkaHopSource(KafkaSource):
-    """A topic by which one group of a run gets a stream from others; headers hold each event's birth and root."""
+    """A topic from which one group of a run reads a stream of others; headers hold each event's birth and root."""
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         reading = super().reading(spark, started_us)
@@ -173,17 +173,17 @@ def _by_number(places: Mapping[str, int]) -> dict[int, int]:
 
 
 def _header(name: str) -> str:
-    """The first value of a message's header, or null."""
+    """Return SQL for the bytes of a message's first header with a name, or null."""
     return f"get(filter(headers, header -> header.key = {_text(name)}), 0).value"
 
 
 def _number(name: str) -> str:
-    """The number that a header holds, or null."""
+    """Return SQL for the number in a header, or null."""
     return f"TRY_CAST(CAST({_header(name)} AS STRING) AS BIGINT)"
 
 
 def _text(value: str) -> str:
-    """A literal of Spark's SQL."""
+    """Return a text as a literal of Spark's SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

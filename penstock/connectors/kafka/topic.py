@@ -1,4 +1,4 @@
-"""What is known of a Kafka topic, through its own client library."""
+"""A Kafka topic, accessed by Kafka's client library: its partitions, offsets, rights and messages."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from penstock.connectors.kafka import security
 from penstock.connectors.kafka.place import KafkaPlace
-from penstock.connectors.kafka.refusal import AGAIN, DENIED, Refusals, mend_of, needing, patiently
+from penstock.connectors.kafka.refusal import AGAIN, DENIED, BrokerErrors, mend_of, needing, patiently
 from penstock.errors import SourceError
 from penstock.extras import needs
 
@@ -20,25 +20,25 @@ with needs():
     from confluent_kafka.cimpl import NewTopic
 
 Right = Literal["read", "write"]
-"""What a topic is used for, in the words of Kafka's access control."""
+"""A right on a topic, named as in Kafka's access control."""
 
 ID_HEADER = "penstock-id"
-"""Holds an event's id, by which the adapter and the engine know one that is there already."""
+"""The header with an event's id, by which the adapter and the engine recognise an event that was sent already."""
 
 PATIENCE_S = 15.0
-"""How long to wait for a broker that does not answer when something begins."""
+"""How long to wait for a broker that does not answer."""
 
 SETTLED_S = 0.5
-"""A topic whose end has not moved for so long holds all that a producer that was killed had sent."""
+"""How long to wait until a topic holds all messages that a killed producer had sent."""
 
 ASKED_S = 2.0
-"""How long one question for topics may take, before it is asked again."""
+"""How long one request for the topic's metadata may take before it is repeated."""
 
 COMMITTED = {"isolation.level": "read_committed"}
 UNCOMMITTED = {"isolation.level": "read_uncommitted"}
 
 LARGEST_MESSAGE = 1_048_576
-"""Bytes, as Kafka's own producer has it, unless the URI says otherwise."""
+"""The most bytes of a message, unless the URI says otherwise; the default of Kafka's own producer."""
 
 PRODUCER = {
     "enable.idempotence": True,
@@ -48,25 +48,25 @@ PRODUCER = {
     "compression.type": "lz4",
     "partitioner": "murmur2_random",  # as Java's producers do, Spark's among them
 }
-"""Retries go on until the broker answers, so that no event is in doubt while the adapter lives."""
+"""Settings of producers. Retries go on until the broker answers, so that no event is in doubt while the adapter lives."""
 
 
 class Topic:
-    """A topic: whether it can be reached, and from where to where it goes.
+    """A topic whose brokers answer, opened with the rights that are needed.
 
     Parameters
     ----------
-    create: whether to make it, if it is not there.
-    needs: what it is to be used for, which its owner must have allowed.
+    create: whether to create the topic if it does not exist.
+    needs: the rights that the user must have on the topic.
 
     Raises
     ------
-    SourceError: no broker answers, or it refuses.
+    SourceError: there is no such topic, no broker answers, or a broker refuses.
     """
 
     def __init__(self, place: KafkaPlace, *, create: bool = False, needs: Sequence[Right] = ()) -> None:
         self.place = place
-        self._refusals = Refusals(place)
+        self._refusals = BrokerErrors(place)
         self.settings: dict[str, Any] = {
             "bootstrap.servers": place.brokers,
             **security.opened(dict(place.options)),
@@ -82,24 +82,24 @@ class Topic:
             self._check_allowed(needs)
 
     def identity(self) -> str:
-        """The id that the brokers gave the topic when it was created."""
+        """Return the id that the brokers gave the topic when it was created."""
         return str(self._description().topic_id)
 
     def largest(self) -> int:
-        """The bytes that a message may have, as far as the topic says."""
+        """Return the most bytes that a message may have, by the client's settings and, if they can be read, the topic's."""
         own = int(self.settings.get("message.max.bytes", LARGEST_MESSAGE))
-        asked = ConfigResource(ConfigResource.Type.TOPIC, self.place.topic)
-        with suppress(KafkaException, KeyError, TypeError, ValueError, TimeoutError):  # who may not ask finds out as it sends
-            told = self._asking.describe_configs([asked], request_timeout=PATIENCE_S)[asked].result(PATIENCE_S)
-            return min(own, int(told["max.message.bytes"].value))
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.place.topic)
+        with suppress(KafkaException, KeyError, TypeError, ValueError, TimeoutError):  # without the right, sending will tell
+            config = self._asking.describe_configs([resource], request_timeout=PATIENCE_S)[resource].result(PATIENCE_S)
+            return min(own, int(config["max.message.bytes"].value))
         return own
 
     def _check_allowed(self, needs: Sequence[Right]) -> None:
-        """Refuse a topic that may be seen and not be used: Spark, or a producer, would find that out in mid-run.
+        """Refuse a topic that the user may not use; otherwise, Spark or a producer would fail in mid-run.
 
         Raises
         ------
-        SourceError: something is not allowed.
+        SourceError: the user lacks one of the rights.
         """
         allowed = self._description(include_authorized_operations=True).authorized_operations
         missing = [right for right in needs if AclOperation[right.upper()] not in (allowed or ())]
@@ -114,65 +114,65 @@ class Topic:
             return described[self.place.topic].result(PATIENCE_S)
 
     def settle(self) -> None:
-        """Wait until what is committed can be read: a broker answers a commit before it has marked the messages.
+        """Wait until committed messages can be read, as a broker answers a commit before it has marked the messages.
 
-        A transaction of somebody else's that stays open is not waited for longer than a broker is.
+        The wait ends after `PATIENCE_S`, as another program may leave its transaction open.
         """
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and self.bounds(**COMMITTED) != self.bounds(**UNCOMMITTED):
             time.sleep(0.05)
 
     def bounds(self, **settings: str) -> dict[int, tuple[int, int]]:
-        """For each partition the offset of the oldest message, and the one that the next will get.
+        """Return for each partition the offset of the oldest message, and the offset that the next message will get.
 
         Parameters
         ----------
-        settings: of the consumer that asks.
+        settings: of the consumer that makes the requests, such as `COMMITTED`.
         """
         with self._explained(), self.consumer(**settings) as consumer:
 
             def bounds_of(partition: int) -> tuple[int, int]:
-                asked = TopicPartition(self.place.topic, partition)
-                return patiently(lambda: consumer.get_watermark_offsets(asked, PATIENCE_S), PATIENCE_S)
+                place = TopicPartition(self.place.topic, partition)
+                return patiently(lambda: consumer.get_watermark_offsets(place, PATIENCE_S), PATIENCE_S)
 
             return {partition: bounds_of(partition) for partition in self.partitions}
 
     def offsets_at(self, moment: float) -> dict[int, int]:
-        """For each partition the offset of the first message that is not older than a time (seconds)."""
-        asked = [TopicPartition(self.place.topic, partition, round(moment * 1000)) for partition in self.partitions]
+        """Return for each partition the offset of the first message since ``moment`` (seconds since the epoch), or its end."""
+        times = [TopicPartition(self.place.topic, partition, round(moment * 1000)) for partition in self.partitions]
         with self._explained(), self.consumer() as consumer:
-            told = patiently(lambda: consumer.offsets_for_times(asked, PATIENCE_S), PATIENCE_S)
-        found = {each.partition: each.offset for each in told}
+            places = patiently(lambda: consumer.offsets_for_times(times, PATIENCE_S), PATIENCE_S)
+        offsets = {place.partition: place.offset for place in places}
         ends = self.ends(**UNCOMMITTED)
-        return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
+        return {partition: offset if offset >= 0 else ends[partition] for partition, offset in offsets.items()}
 
     def count(self, start: dict[int, int], end: dict[int, int]) -> int:
-        """How many messages are between offsets."""
+        """Count the messages from the offsets ``start`` up to, but without, the offsets ``end``."""
         places = (place_of(message) for messages in self.read(start, end) for message in messages)
         return sum(offset < end[partition] for partition, offset in places)
 
     def ends(self, **settings: str) -> dict[int, int]:
-        """For each partition the offset that the next message will get; by `UNCOMMITTED` whatever transactions are open."""
+        """Return for each partition the offset that the next message will get; with `UNCOMMITTED`, open transactions count."""
         return {partition: end for partition, (_, end) in self.bounds(**settings).items()}
 
     def read(self, start: dict[int, int], end: dict[int, int], **settings: str) -> Iterator[list[Message]]:
-        """The messages between offsets, by partition.
+        """Yield the messages from the offsets ``start`` up to the offsets ``end``, in lists; some may lie beyond ``end``.
 
         Parameters
         ----------
-        settings: of the consumer: by `UNCOMMITTED` it sees what is beyond the first transaction that is open, too.
+        settings: of the consumer: with `UNCOMMITTED`, it also reads beyond the first open transaction.
 
         Raises
         ------
         SourceError: the broker stopped answering.
         """
-        lows = {partition: low for partition, (low, _) in self.bounds(**settings).items()}  # some may have been deleted since
+        lows = {partition: low for partition, (low, _) in self.bounds(**settings).items()}  # older ones may have been deleted
         begin = {partition: max(start.get(partition, 0), lows[partition]) for partition in self.partitions}
-        left = {partition for partition in self.partitions if begin[partition] < end.get(partition, 0)}
+        unread = {partition for partition in self.partitions if begin[partition] < end.get(partition, 0)}
         with self._explained(), self.consumer(**settings, **{"enable.partition.eof": True}) as consumer:
-            consumer.assign([TopicPartition(self.place.topic, partition, begin[partition]) for partition in left])
+            consumer.assign([TopicPartition(self.place.topic, partition, begin[partition]) for partition in unread])
             deadline = time.monotonic() + PATIENCE_S
-            while left:
+            while unread:
                 messages = consumer.consume(2_000, 0.2)
                 for error in (message.error() for message in messages):
                     if error is not None and mend_of(error) is not None:
@@ -180,16 +180,17 @@ class Topic:
                 if messages:
                     deadline = time.monotonic() + PATIENCE_S
                     yield [message for message in messages if message.error() is None]
-                left -= {message.partition() for message in messages if _is_end(message)}
-                for place in consumer.position([TopicPartition(self.place.topic, partition) for partition in left]):
+                # A partition is done when its end, or the consumer's position at or beyond ``end``, is reached.
+                unread -= {message.partition() for message in messages if _is_end(message)}
+                for place in consumer.position([TopicPartition(self.place.topic, partition) for partition in unread]):
                     if place.offset >= end[place.partition]:
-                        left.discard(place.partition)
+                        unread.discard(place.partition)
                 if time.monotonic() > deadline:
                     raise SourceError(f"{self.place}: the broker has not answered for {PATIENCE_S:g} s.")
 
     @contextmanager
     def consumer(self, **settings: Any) -> Iterator[Consumer]:
-        """A consumer that takes part in no group."""
+        """Return a context with a consumer that subscribes to nothing, and so joins no group."""
         own = {"group.id": "penstock", "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0}
         consumer = Consumer({**self.settings, **own, **settings})
         try:
@@ -199,7 +200,7 @@ class Topic:
 
     @cached_property
     def _asking(self) -> AdminClient:
-        """Kept, for what is asked with each micro-batch."""
+        """The client for repeated requests, as `identity` is asked for with each micro-batch."""
         return self._admin()
 
     def _admin(self) -> AdminClient:
@@ -227,21 +228,21 @@ class Topic:
         return sorted(self._described().partitions)
 
     def _described(self) -> Any:
-        """What the brokers say of the topic; it is not made by our asking."""
+        """Return the brokers' metadata of the topic; the request does not create the topic."""
         admin = self._admin()
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                found = admin.list_topics(self.place.topic, timeout=ASKED_S).topics[self.place.topic]
+                metadata = admin.list_topics(self.place.topic, timeout=ASKED_S).topics[self.place.topic]
             except KafkaException:
-                admin.poll(0)  # which tells of refusals
+                admin.poll(0)  # calls `error_cb` for refusals
                 if self._refusals or time.monotonic() > deadline:
                     raise
                 continue
-            if found.error is None or found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return found
-            if found.error.code() not in AGAIN or time.monotonic() > deadline:
-                raise KafkaException(found.error)
+            if metadata.error is None or metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return metadata
+            if metadata.error.code() not in AGAIN or time.monotonic() > deadline:
+                raise KafkaException(metadata.error)
             time.sleep(0.05)
 
     @contextmanager
@@ -259,7 +260,7 @@ def _is_end(message: Message) -> bool:
 
 
 def place_of(message: Message) -> tuple[int, int]:
-    """A message's partition and offset."""
+    """Return a message's partition and offset."""
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None
@@ -267,6 +268,6 @@ def place_of(message: Message) -> tuple[int, int]:
 
 
 def name_of(message: Message) -> str | None:
-    """The id in a message's header, if it has one."""
+    """Return the id in a message's header; None if the message has none."""
     value = dict(message.headers() or ()).get(ID_HEADER)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from penstock.connectors.log.arrays import JsonArray, divide
-from penstock.connectors.log.request import CONFLICT, Request, Verdict, prefix_of
+from penstock.connectors.log.request import CONFLICT, Request, RequestVerdict, prefix_of
 from penstock.errors import SinkError, SourceError
 from penstock.storage import durable
 
@@ -87,7 +87,7 @@ class Parcel(msgspec.Struct):
     request: Request | None = None
     result_keys: Sequence[str] | None = None
 
-    def judge(self, known: "KnownNames", *, each: bool = False) -> Verdict | None:
+    def judge(self, known: "KnownNames", *, each: bool = False) -> RequestVerdict | None:
         """Return which events are new, and add their names to ``known``; None if the request's name stands for another request.
 
         Parameters
@@ -101,13 +101,13 @@ class Parcel(msgspec.Struct):
             return verdict
         every = range(len(self.payloads))
         if self.ids is None:
-            return Verdict(every, ())
+            return RequestVerdict(every, ())
         rows = []
         for row, name in zip(every, self.ids, strict=True):
             if name not in known.ids:
                 rows.append(row)
                 known.ids.add(name)
-        return Verdict(rows, [self.ids[row] for row in rows])
+        return RequestVerdict(rows, [self.ids[row] for row in rows])
 
 
 class KnownNames:

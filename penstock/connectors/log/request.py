@@ -19,7 +19,7 @@ WHOLE = "whole"
 """Part of the name that is noted for a request all of whose events were accepted."""
 
 
-class Verdict(NamedTuple):
+class RequestVerdict(NamedTuple):
     """Which events of a request are to be appended, and the names to note for them."""
 
     rows: Sequence[int]
@@ -54,7 +54,7 @@ class Request(msgspec.Struct, frozen=True):
         pairs = zip(self.places, payloads, strict=True)
         return [f"{self.prefix}{self.total}/{place}/{_digest(payload)}" for place, payload in pairs]
 
-    def judge(self, payloads: Sequence[bytes], known: Collection[str], *, each: bool = False) -> Verdict | None:
+    def judge(self, payloads: Sequence[bytes], known: Collection[str], *, each: bool = False) -> RequestVerdict | None:
         """Return which of its events are new; None if its name stands for another request.
 
         Parameters
@@ -68,11 +68,11 @@ class Request(msgspec.Struct, frozen=True):
             text = payloads.text if isinstance(payloads, JsonArray) else b"\n".join(payloads)
             whole = f"{self.prefix}{WHOLE}/{self.total}/{_digest(text)}"
             if not known:
-                return Verdict(every, [whole])
+                return RequestVerdict(every, [whole])
             if whole in known:
-                return Verdict((), ())
+                return RequestVerdict((), ())
         if not known:
-            return Verdict(every, self.names(payloads))
+            return RequestVerdict(every, self.names(payloads))
         # Names are noted by event: each of these must be in the request again, at its place and unchanged.
         noted = dict(_place_of(name) for name in known)
         if WHOLE in noted:
@@ -88,7 +88,7 @@ class Request(msgspec.Struct, frozen=True):
                 new.append(row)
         if noted:  # events that were accepted, and are missing now
             return None
-        return Verdict(new, [names[row] for row in new])
+        return RequestVerdict(new, [names[row] for row in new])
 
 
 def prefix_of(name: str) -> str:

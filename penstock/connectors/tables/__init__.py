@@ -1,1 +1,1 @@
-"""Tables of databases, as sinks."""
+"""Sinks that write to tables: SQLite, PostgreSQL, Delta and Iceberg; and Delta tables as sources."""

@@ -1,8 +1,8 @@
-"""Delta tables: rows appended, or merged by key, once for each micro-batch.
+"""The sink for Delta tables, which appends rows, or merges them by key, exactly once for each micro-batch.
 
-A micro-batch is one version of the table, so readers see all of it or nothing. The version holds the batch's number under
-a name of the run and the group (a transaction identifier, as the Delta protocol calls it): a batch that is delivered
-again is known by it, and of two drivers that deliver one batch at once, Delta refuses the second.
+A micro-batch is one version of the table, so readers see all of it or nothing. The version records the batch's number under
+a name made of run, sink and group (in the Delta protocol, a transaction identifier). By it a batch that is delivered again is
+recognised, and if two drivers deliver one batch at once, Delta refuses the second.
 """
 
 import time
@@ -36,13 +36,14 @@ with needs():
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 OWNER = "penstock.run"
-"""The property of a table that says whose it is."""
+"""The table property that names the run that owns the table."""
 
 ALONE, AFTER = "penstock.alone", "penstock.after"
-"""What each version of ours says of the one that it was made of: that all rows in it are of runs, and its number."""
+"""Commit properties of the versions that Penstock writes, about the version that each is based on: whether all its rows were
+written by runs ("yes" or "no"), and its number."""
 
 EMPTYING = "penstock.emptying"
-"""The property of a table whose run has begun to remove what a discarded one has left."""
+"""The table property that is "yes" while a new owner removes the rows of a discarded run."""
 
 NO_ROWS = {
     "ADD COLUMN",
@@ -58,50 +59,50 @@ NO_ROWS = {
     "VACUUM START",
     "VACUUM END",
 }
-"""What others may do to a table without adding a row to it."""
+"""Operations by which other writers change a table without adding a row to it."""
 
 NEWEST = 5
-"""Versions that are read to learn whether others have added rows; all, where these do not say."""
+"""How many versions are read at first to learn whether others have added rows; if these do not tell, all are read."""
 
 NUMBER = "penstock row"
-"""The column of a row's number, among rows that are asked about."""
+"""The column that numbers the rows in which `_violations` looks for refused ones."""
 
 CONSTRAINT = "delta.constraints."
-"""Begins the property of a table that holds a constraint."""
+"""The prefix of table properties that hold a constraint."""
 
 _GENERATED = {"delta.generationExpression", "delta.identity.start"}
-"""What the protocol says of a column that a writer is to make."""
+"""Metadata by which the Delta protocol marks a column whose values the writer must generate."""
 
 TRIES, PAUSE_S = 20, 0.05
-"""How often a version that another writer was quicker than is tried again, and the first pause before it."""
+"""How often a commit is tried if other writers are quicker, and the pause before the second try."""
 
 COMPACTED_EVERY = 100
-"""Micro-batches."""
+"""The default number of micro-batches between two compactions."""
 
 
 class DeltaSink(BoundSink):
-    """A Delta table. Durations are kept as seconds.
+    """A sink that writes to a Delta table. Durations are stored as seconds.
 
     Parameters
     ----------
-    compacted_every: how many micro-batches lie between two compactions; 0 for none.
-    storage: what the store is told, as its endpoint; secrets are best left to the environment.
-    fresh: what becomes of rows that may be others' where a run is discarded: ``keep`` or ``empty``; refused unless given.
+    compacted_every: the number of micro-batches between two compactions; 0 for none.
+    storage: settings of the object store, such as its endpoint; secrets belong in the environment.
+    fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
     """
 
     def __init__(
         self, sink: Sink, at: str, files: SinkFiles, compacted_every: int, storage: dict[str, str], fresh: str | None
     ) -> None:
         self.files, self.uri = files, f"delta:{at}"
-        told = "&".join(f"{name}={value}" for name, value in sorted(storage.items()))
-        self.place = f"{self.uri}?{told}" if told else self.uri
+        settings = "&".join(f"{name}={value}" for name, value in sorted(storage.items()))
+        self.place = f"{self.uri}?{settings}" if settings else self.uri
         self._at, self._storage, self._compacted_every, self._key = at, storage, compacted_every, sink.key
         self.keeps_last = bool(sink.key)
         self._codec = Codec(sink.stream.event_type)
         self._schema = kept_schema(sink.name, "Delta", self._codec.schema)
         self._fresh, self._run = fresh, ""
         self._alone_at: int | None = None
-        """A version in which all rows are known to be of runs."""
+        """A version whose rows are known to be all written by runs."""
         refuse_nested_key(sink, self._codec.schema)
         lower = [name.lower() for name in self._schema.names]
         alike = [name for name in self._schema.names if lower.count(name.lower()) > 1]
@@ -119,7 +120,7 @@ class DeltaSink(BoundSink):
                 self._refuse(table, run, discarded)
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
-        """A table that is there already must have the event's fields as columns."""
+        """Claim the table, and create it if there is none; an existing one must have a column for each field of the event."""
         with self._explained():
             meet(self._at, self._storage)
             table = self._table()
@@ -153,7 +154,7 @@ class DeltaSink(BoundSink):
             return -1 if version is None or _is_restored(table) else version
 
     def read(self) -> list[Any]:
-        """In the table's order."""
+        """Return the events in the order in which the library returns the table's rows."""
         with self._explained():
             rows = self._opened().to_pyarrow_table(columns=self._schema.names).to_pylist(maps_as_pydicts="strict")
         return self._codec.from_rows(rows)
@@ -170,7 +171,7 @@ class DeltaSink(BoundSink):
         return DeltaTable(self._at, storage_options=self._storage)
 
     def _refuse(self, table: DeltaTable, run: str, discarded: Collection[str]) -> str | None:
-        """See that a table can be the run's; returns whose it is."""
+        """Check that the run may own a table; returns the table's present owner."""
         owner = _owner_of(table)
         if owner not in (None, run) and owner not in discarded:
             raise SinkError(other_run(self.files, self.uri, "delta:PLACE"))
@@ -180,8 +181,8 @@ class DeltaSink(BoundSink):
         return owner
 
     def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
-        """The owner first: a driver of the discarded run that is about to make a version is refused then. Who is killed between
-        the two versions goes on with the second."""
+        """Make the run the owner of a table, and remove a discarded run's rows. The owner changes first, so that commits of the
+        discarded run's driver fail from then on. After a crash in between, the next start finds `EMPTYING`, and continues."""
         owner = self._refuse(table, run, discarded)
         emptying = owner in discarded or _is_emptying(table)
         if owner == run and not emptying:
@@ -190,7 +191,7 @@ class DeltaSink(BoundSink):
         if not emptying:
             return
         if self._fresh != "keep":
-            self._refuse(table, run, discarded)  # others may have been quicker than the owner
+            self._refuse(table, run, discarded)  # others may have added rows before the owner changed
             table.delete(commit_properties=CommitProperties({ALONE: "yes", AFTER: str(table.version())}))
         self._own(table, run, emptying=False)
 
@@ -200,7 +201,7 @@ class DeltaSink(BoundSink):
         self._alone_at = None
 
     def _is_alone(self, table: DeltaTable) -> bool:
-        """Whether all rows of a version are of runs."""
+        """Whether runs have written all rows of a table's opened version."""
         version = table.version()
         if self._alone_at != version:
             newest = _alone_by(table.history(NEWEST))
@@ -209,32 +210,36 @@ class DeltaSink(BoundSink):
         return self._alone_at == version
 
     def _properties(self, table: DeltaTable, *transactions: Transaction) -> CommitProperties:
-        """What a version that is made of another says."""
-        kept = self._fresh == "keep" and _is_emptying(table) and table.count() > 0
-        alone = "yes" if self._is_alone(table) and not kept else "no"
+        """Return the commit properties of a new version that is based on the opened one."""
+        keeps_rows = self._fresh == "keep" and _is_emptying(table) and table.count() > 0
+        alone = "yes" if self._is_alone(table) and not keeps_rows else "no"
         return CommitProperties({ALONE: alone, AFTER: str(table.version())}, app_transactions=list(transactions) or None)
 
     def _refuse_unfit(self, table: DeltaTable) -> None:
-        """Refuse a table that could not take the events as they are."""
-        there = {field.name: field for field in table.schema().fields}
-        ours = {field.name: field for field in Schema.from_arrow(self._schema).fields}
-        wrong = [f"column {name} is missing" for name in ours if name not in there]
+        """Refuse a table that cannot store the events unchanged."""
+        columns = {field.name: field for field in table.schema().fields}
+        fields = {field.name: field for field in Schema.from_arrow(self._schema).fields}
+        wrong = [f"column {name} is missing" for name in fields if name not in columns]
         wrong += [
-            f"column {name} is {there[name].type} and not {field.type}"
-            for name, field in ours.items()
-            if name in there and str(there[name].type) != str(field.type)
+            f"column {name} is {columns[name].type} and not {field.type}"
+            for name, field in fields.items()
+            if name in columns and str(columns[name].type) != str(field.type)
         ]
-        wrong += [f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable]
+        wrong += [
+            f"column {name} is never null, and the event has no such field"
+            for name in columns.keys() - fields
+            if not columns[name].nullable
+        ]
         wrong += [
             f"column {name} is never null, and the field may be"
-            for name, field in ours.items()
-            if name in there and field.nullable and not there[name].nullable
+            for name, field in fields.items()
+            if name in columns and field.nullable and not columns[name].nullable
         ]
-        wrong += [f"column {name} is generated" for name, field in there.items() if _GENERATED & field.metadata.keys()]
-        told = table.metadata().configuration
-        if told.get("delta.columnMapping.mode", "none") != "none":
-            wrong.append("its columns are mapped to other names in its files, which is not written")
-        if self._key and told.get("delta.appendOnly", "false").lower() == "true":
+        wrong += [f"column {name} is generated" for name, field in columns.items() if _GENERATED & field.metadata.keys()]
+        configuration = table.metadata().configuration
+        if configuration.get("delta.columnMapping.mode", "none") != "none":
+            wrong.append("its columns are mapped to other names in its files, which Penstock cannot write")
+        if self._key and configuration.get("delta.appendOnly", "false").lower() == "true":
             wrong.append("it is append-only, and the sink has a key")
         refuse_unfit(self.files.name, self.uri, wrong)
 
@@ -244,13 +249,13 @@ class DeltaSink(BoundSink):
         return f"penstock/{self._run}/{self.files.name}/{group}"
 
     def _write(self, group: str, batch: int, staged: list[Path]) -> None:
-        """Make files a version of the table, unless a version holds them already, or it has become another run's."""
+        """Commit staged files as a version of the table, unless one holds the batch already; raise if another run owns it."""
         transaction = Transaction(self._application(group), batch)
         for attempt in range(TRIES):
             table = self._opened()
-            if _owner_of(table) != self._run:  # whoever changes it while this version is made has this one refused
+            if _owner_of(table) != self._run:  # if the owner changes after this check, the commit below fails
                 raise fenced(self.files, self.uri)
-            commit, known = self._properties(table, transaction), self._alone_at
+            commit, alone_at = self._properties(table, transaction), self._alone_at
             reached = table.transaction_version(transaction.app_id)
             if reached is not None and reached >= transaction.version:
                 return
@@ -264,14 +269,14 @@ class DeltaSink(BoundSink):
                     raise
                 time.sleep(min(2.0, PAUSE_S * 2**attempt))
             else:
-                self._alone_at = None if known is None or table.version() != known + 1 else table.version()
+                self._alone_at = None if alone_at is None or table.version() != alone_at + 1 else table.version()
                 self._make_durable(table)
                 return
 
     def _put_what_is_taken(
         self, table: DeltaTable, group: str, batch: int, staged: list[Path], commit: CommitProperties
     ) -> None:
-        """Put rows into a table that may refuse some; these become dead letters before the version is made."""
+        """Write rows to a table that may refuse some of them; these become dead letters before the commit."""
         rows, refused = without_refused(
             kept_rows(staged, self._codec.schema, self._schema).read_all(),
             table.metadata().partition_columns,
@@ -279,11 +284,11 @@ class DeltaSink(BoundSink):
             is_local="://" not in self._at,
             empty_is_null=True,
         )
-        rows, against = taken_apart(rows, _violations(table, rows), self.uri)
+        rows, violating = taken_apart(rows, _violations(table, rows), self.uri)
         if self.refusals is not None:
-            self.refusals.write(group, batch, [*refused, *against])
-        elif refused or against:
-            raise SinkError(f"Sink {self.files.name}: {[*refused, *against][0].error}.")
+            self.refusals.write(group, batch, [*refused, *violating])
+        elif refused or violating:
+            raise SinkError(f"Sink {self.files.name}: {[*refused, *violating][0].error}.")
         self._put(table, rows.to_reader(), commit)
 
     def _put(self, table: DeltaTable, rows: pa.RecordBatchReader, commit: CommitProperties) -> None:
@@ -293,22 +298,22 @@ class DeltaSink(BoundSink):
             write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
 
     def _merge(self, table: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None:
-        """Upsert rows by key."""
+        """Upsert rows by the sink's key; a key occurs at most once in ``rows``."""
         same_key = " AND ".join(f"ours.{_quoted(name)} = theirs.{_quoted(name)}" for name in self._key)
         merger = table.merge(rows, same_key, source_alias="ours", target_alias="theirs", commit_properties=commit)
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def _compact(self) -> None:
-        """Make few files of many, and remove those that no version of the last week needs."""
+        """Compact small files into few, and remove files that no version of the last week needs."""
         table = self._opened()
         try:
             table.optimize.compact()
             table.vacuum(dry_run=False)
         except CommitFailedError:
-            pass  # another writer was quicker; it is done the next time
+            pass  # another writer was quicker; the next compaction will do it
 
     def _make_durable(self, table: DeltaTable) -> None:
-        """See that a version on a local disk stays when the power goes: its staged files are about to go."""
+        """Sync a version on a local disk, so that it survives a power failure: its staged files will be removed next."""
         if "://" in self._at:
             return
         log = Path(self._at) / "_delta_log" / f"{table.version():020}.json"
@@ -331,14 +336,14 @@ class DeltaSink(BoundSink):
 
 
 def _may_refuse(table: DeltaTable) -> bool:
-    """Whether there are rows that a table would not take as they are: it is partitioned, or has constraints."""
+    """Whether a table may refuse rows because of their values: it is partitioned, or has constraints."""
     return bool(table.metadata().partition_columns or _constraints(table))
 
 
 def _constraints(table: DeltaTable) -> dict[str, str]:
-    """What a table asks of each of its rows, in SQL: its constraints by their names, and what columns ask by theirs."""
-    told = table.metadata().configuration
-    rules = {name.removeprefix(CONSTRAINT): rule for name, rule in told.items() if name.startswith(CONSTRAINT)}
+    """Return the conditions that a table's rows must meet, in SQL: constraints, and invariants of columns, by their names."""
+    properties = table.metadata().configuration
+    rules = {name.removeprefix(CONSTRAINT): rule for name, rule in properties.items() if name.startswith(CONSTRAINT)}
     for field in table.schema().fields:
         if "delta.invariants" in field.metadata:
             invariant = msgspec.json.decode(field.metadata["delta.invariants"])
@@ -347,10 +352,10 @@ def _constraints(table: DeltaTable) -> dict[str, str]:
 
 
 def _violations(table: DeltaTable, rows: pa.Table) -> dict[int, str]:
-    """The rows that a table's constraints refuse, by their numbers, and what is said of each.
+    """Return the reasons for the rows that a table's constraints refuse, by the index of the row.
 
-    The format's own engine is asked, in a table of these rows alone: by the protocol a rule must be true, so null is not
-    enough.
+    The library's own SQL engine checks the rows, in a temporary table. By the Delta protocol a condition must be true, so rows
+    for which it is null are refused, too.
     """
     rules = _constraints(table)
     if not rules or not len(rows):
@@ -358,21 +363,21 @@ def _violations(table: DeltaTable, rows: pa.Table) -> dict[int, str]:
     for field in pa.schema(table.schema().to_arrow()):
         if field.name not in rows.column_names:
             rows = rows.append_column(field.name, pa.nulls(len(rows), field.type))
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     with TemporaryDirectory() as place:
         write_deltalake(place, rows.append_column(NUMBER, pa.array(range(len(rows)), pa.int64())))
-        asked = QueryBuilder().register("arrived", DeltaTable(place))
+        engine = QueryBuilder().register("arrived", DeltaTable(place))
         for name, rule in rules.items():
-            against = asked.execute(f"SELECT {_quoted(NUMBER)} FROM arrived WHERE ({rule}) IS NOT TRUE").read_all()
-            for number in pa.table(against)[NUMBER].to_pylist():
-                found.setdefault(number, f"it is against the table's {name} ({rule})")
-    return found
+            violating = engine.execute(f"SELECT {_quoted(NUMBER)} FROM arrived WHERE ({rule}) IS NOT TRUE").read_all()
+            for number in pa.table(violating)[NUMBER].to_pylist():
+                reasons.setdefault(number, f"it is against the table's {name} ({rule})")
+    return reasons
 
 
 def _alone_by(history: list[dict[str, Any]]) -> bool | None:
-    """Whether all rows are of runs, by the newest versions, which come first; None if these do not say.
+    """Whether runs have written all rows of a table, by its newest versions, newest first; None if these do not tell.
 
-    A version of ours vouches for those up to the one that it was made of; between them, others may have added rows.
+    A version that Penstock wrote vouches for all up to the one that it is based on; between them, others may have added rows.
     """
     vouched = -2
     for commit in history:
@@ -387,10 +392,10 @@ def _alone_by(history: list[dict[str, Any]]) -> bool | None:
 
 
 def _is_restored(table: DeltaTable) -> bool:
-    """Whether a table was set back to an earlier version since a run has written to it."""
+    """Whether a table was restored to an earlier version since a run last wrote to it."""
     newest = table.history(NEWEST)
-    known = newest if any(AFTER in commit for commit in newest) else table.history()
-    for commit in known:
+    commits = newest if any(AFTER in commit for commit in newest) else table.history()
+    for commit in commits:
         if AFTER in commit or commit["operation"] == "RESTORE":
             return AFTER not in commit
     return False

@@ -1,7 +1,7 @@
-"""The log of a Delta table: which files each version has added, and what else it has done to the table's rows.
+"""The log of a Delta table: the files that each version has added, and whether it has deleted or rewritten rows.
 
-Files that the log names never change, and neither does a version. The library says what the table holds as of a version;
-what one version has done, only its own file in the log says, whose form the Delta protocol lays down.
+Neither the files in the log nor versions ever change. The library can tell what a table holds at a version, but not what a
+single version has changed; that is read from the version's own file in the log, whose format the Delta protocol specifies.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,23 +24,24 @@ with needs():
     from deltalake.fs import DeltaStorageHandler
 
 MAPPING = "delta.columnMapping.mode"
+"""The table property that says whether columns have other names in the table's files."""
 
 AT_FIRST = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "1", "retry_timeout": "20s"}
-"""With which a store is asked that has yet to show that it is there; later, the library tries for three minutes."""
+"""Settings for the first request to an object store, so that a wrong address fails soon; later, retries last three minutes."""
 
 
 def meet(at: str, storage: dict[str, str]) -> None:
-    """See that a table's store is there, and answers within seconds; what it says of the table does not matter yet.
+    """Check that a table's store answers within seconds, whether or not there is a table.
 
     Raises
     ------
-    OSError: it does not.
+    OSError: it does not answer.
     """
     DeltaTable.is_deltatable(at, {**AT_FIRST, **storage})
 
 
 class Added(NamedTuple):
-    """A file whose rows a version has added; when, in microseconds, and the values of its partition by column."""
+    """A file that a version has added; ``born`` is in microseconds since the epoch, ``partition`` has values by column."""
 
     path: str
     rows: int
@@ -49,19 +50,19 @@ class Added(NamedTuple):
 
 
 class Version(NamedTuple):
-    """What a version has done to the rows."""
+    """The changes that a version has made to a table's rows."""
 
     added: list[Added]
     rewrites: str
-    """The file that it has taken rows out of; empty for none."""
+    """A file of which the version has removed or rewritten rows; empty for none. Then ``added`` is empty."""
 
 
 class DeltaLog:
-    """A Delta table's log, and its files.
+    """Reads the log and the files of a Delta table.
 
     Parameters
     ----------
-    what: the source that reads it, for sentences.
+    what: names the source in error messages.
     """
 
     def __init__(self, what: str, at: str, storage: dict[str, str]) -> None:
@@ -75,11 +76,11 @@ class DeltaLog:
             self.files = PyFileSystem(DeltaStorageHandler(at, storage))
 
     def newest(self) -> int:
-        """The table's newest version.
+        """Return the number of the table's newest version.
 
         Raises
         ------
-        SourceError: there is another table at the place by now.
+        SourceError: another table has been put in its place.
         """
         with self.explained():
             table = self._opened()
@@ -88,12 +89,12 @@ class DeltaLog:
             return table.version()
 
     def held(self, version: int) -> list[Added]:
-        """The files with all rows that the table holds as of a version, the oldest first."""
+        """Return the files that hold all rows of the table at a version, the oldest first."""
         with self.explained():
             table = DeltaTable(self.at, version=version, storage_options=self._storage)
             if pa.table(table.deletion_vectors()).num_rows:
                 raise self.refusal(
-                    "has rows that only deletion vectors take out, which are not read here",
+                    "has rows that are removed by deletion vectors, which Penstock cannot read",
                     "purge them (REORG TABLE ... APPLY (PURGE) in Spark), and start again",
                 )
             files = pa.table(table.get_add_actions())
@@ -103,7 +104,7 @@ class DeltaLog:
         return sorted(added, key=lambda file: (file.born, file.path))
 
     def version(self, number: int) -> Version | None:
-        """What a version has done; None, where the log has no such version, or not yet."""
+        """Return the changes that a version has made; None if the log has no such version, or not yet."""
         with self.explained():
             try:
                 with self.files.open_input_file(f"_delta_log/{number:020}.json") as file:
@@ -114,6 +115,7 @@ class DeltaLog:
         commit: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         time = commit.get("inCommitTimestamp") or commit.get("timestamp")
         added, rewrites = [], ""
+        # Actions without dataChange, as of a compaction, only move rows between files.
         for action in actions:
             if "metaData" in action:
                 self._heed(action["metaData"])
@@ -129,21 +131,21 @@ class DeltaLog:
         return Version([] if rewrites else list(map(self._added, added)), rewrites)
 
     def refusal(self, wrong: str, mend: str) -> SourceError:
-        """The sentence for what cannot be read."""
+        """Return the error that says what is wrong with the table, and how to mend it."""
         return SourceError(f"{self.what}: delta:{self.at} {wrong}: {mend}.")
 
     def check_readable(self, configuration: Any) -> None:
-        """Refuse a table whose files have columns of other names than the table."""
+        """Refuse a table whose columns have other names in its files (column mapping)."""
         mode = configuration.get(MAPPING) or "none"
         if mode != "none":
             raise self.refusal(
-                f"maps columns to other names ({MAPPING}={mode}), which is not read here",
-                "read it by Spark, or write it anew without",
+                f"maps columns to other names ({MAPPING}={mode}), which Penstock cannot read",
+                "write it anew without column mapping",
             )
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Within the block, what goes wrong with the table or its store is said in a sentence."""
+        """Turn errors of the table or its store, within the block, into a `SourceError` that explains them."""
         try:
             yield
         except PenstockError:
@@ -175,7 +177,7 @@ class DeltaLog:
         return int(self.opened(path, lambda file: file.metadata.num_rows))
 
     def opened(self, path: str, use: Callable[[pq.ParquetFile], Any]) -> Any:
-        """What ``use`` makes of a file of the table."""
+        """Return the result of ``use`` for an opened file of the table."""
         with self.explained():
             try:
                 with self.files.open_input_file(path) as file:

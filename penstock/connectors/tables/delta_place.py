@@ -1,4 +1,4 @@
-"""Where a Delta table lies, what its store is told, and what the library says, in one line."""
+"""The location of a Delta table, the settings of its object store, and the library's error messages in one line."""
 
 import re
 from pathlib import Path
@@ -8,44 +8,44 @@ from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
 
 STORAGE = "storage."
-"""Options of a URI that begin so are the store's."""
+"""The prefix of a URI's options that are settings of the object store."""
 
 STORAGE_OPTION = Option("storage.NAME", "a setting of the store's, as `storage.AWS_ENDPOINT_URL`")
 
 SECRET = re.compile("secret|token|password|account_key|access_key$|sas", re.IGNORECASE)
-"""Settings of stores that hold what others must not read."""
+"""Matches the names of settings that hold secrets."""
 
 MISREAD = re.compile(r"[\[\]^|\\\\\n]|%[0-9A-Fa-f]{2}")
-"""What the library reads otherwise in the name of a place on a disk."""
+"""Matches characters in a local path that the library would take for others."""
 
 REASON = 500
-"""Characters of what the library says that are passed on."""
+"""The most characters of an error message of the library that are passed on."""
 
 COLOURS = re.compile(r"\x1b\[\d+m↳?")
-"""Its way to set off one line from the next on a screen."""
+"""Terminal codes and a separator in the library's error messages."""
 
 
 def place_of(uri: Uri) -> str:
-    """A table's place, which means the same in every process.
+    """Return a table's location: a URL, or an absolute path, which is valid in every process.
 
     Raises
     ------
-    ConfigurationError: it is on a disk, and the library would take its name for another.
+    ConfigurationError: it is a local path that the library would take for another.
     """
-    found = None if "://" in uri.place else MISREAD.search(str(Path(uri.place).expanduser().resolve()))
-    if found:
+    misread = None if "://" in uri.place else MISREAD.search(str(Path(uri.place).expanduser().resolve()))
+    if misread:
         raise ConfigurationError(
-            f"{uri}: the library for Delta takes {found[0]!r} in a path for something else; choose a place without it."
+            f"{uri}: the library for Delta takes {misread[0]!r} in a path for something else; choose a place without it."
         )
     return uri.place if "://" in uri.place else str(Path(uri.place).expanduser().resolve())
 
 
 def storage_of(what: str, uri: Uri) -> dict[str, str]:
-    """What a URI tells the store; ``what`` names the source or the sink.
+    """Return a URI's settings of the object store; ``what`` names the source or the sink in error messages.
 
     Raises
     ------
-    ConfigurationError: it would show a secret.
+    ConfigurationError: a setting holds a secret.
     """
     storage = uri.named(STORAGE)
     secrets = [name for name in storage if SECRET.search(name)]
@@ -58,5 +58,5 @@ def storage_of(what: str, uri: Uri) -> dict[str, str]:
 
 
 def reason_of(error: Exception) -> str:
-    """What the library says of a failure, in one line."""
+    """Return the message of an error, or else its type, in one line of at most `REASON` characters."""
     return " ".join(COLOURS.sub("", str(error)).split())[:REASON] or type(error).__name__

@@ -1,4 +1,4 @@
-"""The rows of a Delta table's files as events in JSON."""
+"""Reads rows from the files of a Delta table as events in JSON."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,18 +23,18 @@ KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
     lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
     lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind),
 )
-"""Of each, one type can be made another."""
+"""Groups of Arrow types, each given as a predicate; a type can be cast to any other of its group."""
 
 
 class RowReader:
-    """Reads the columns that an event type has as fields; others are left out.
+    """Reads the columns of a table that are fields of an event type, and ignores others.
 
-    A column that a file lacks, as one that was added later, is null there; a partition's column has the value of the
+    A column that a file lacks, because it was added later, is null for that file. A partition's column has the value of the
     file's partition. Durations are numbers of seconds.
 
     Raises
     ------
-    SourceError: the table lacks a column that events require, or one is of another type.
+    SourceError: the table lacks a column that events require, or a column has a type that does not fit.
     """
 
     def __init__(self, log: DeltaLog, event_type: type[Event]) -> None:
@@ -46,19 +46,19 @@ class RowReader:
         self._check()
 
     def payloads(self, file: Added, start: int, end: int) -> list[bytes]:
-        """Some rows of a file."""
+        """Return the rows of a file from index ``start`` to ``end - 1``, as JSON."""
         payloads: list[bytes] = []
         for rows in self._read(file, start, end):
             payloads.extend(self._encoded(file, rows))
         if len(payloads) != end - start:
             raise self._log.refusal(
-                f"says that {file.path} has {file.rows} rows, and it has others",
+                f"says that {file.path} has {file.rows} rows, but the file has another number",
                 "mend the table's statistics, and start afresh with --fresh",
             )
         return payloads
 
     def _read(self, file: Added, start: int, end: int) -> Iterator[pa.Table]:
-        """The row groups that hold some rows, cut to them."""
+        """Yield the rows of a file from ``start`` to ``end - 1``: slices of the row groups that hold them."""
         if self._sizes[0] != file.path:
             self._sizes = (file.path, self._log.opened(file.path, _groups))
         first = 0
@@ -69,35 +69,35 @@ class RowReader:
             first += size
 
     def _group(self, path: str, number: int) -> pa.Table:
-        """A row group, of which the last one is kept: it is asked for in parts."""
+        """Return a row group, and cache the last one, as it is usually read in several slices."""
         if self._kept[0] != (path, number):
             self._kept = (None, None)
             self._kept = ((path, number), self._log.opened(path, lambda file: self._cut(file, number)))
         return self._kept[1]
 
     def _cut(self, file: pq.ParquetFile, number: int) -> pa.Table:
-        there = set(file.schema_arrow.names)
-        return file.read_row_group(number, columns=[name for name in self._schema.names if name in there])
+        available = set(file.schema_arrow.names)
+        return file.read_row_group(number, columns=[name for name in self._schema.names if name in available])
 
     def _encoded(self, file: Added, rows: pa.Table) -> Iterator[bytes]:
-        """Rows as JSON; one with a value that its field does not hold is none, and says so where it becomes a dead letter."""
+        """Yield rows as JSON; for a row with a value that does not fit its field, an error text: it becomes a dead letter."""
         columns = {}
         for field in self._schema:
             try:
                 columns[field.name] = _values(self._column(file, rows, field))
             except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:
-                if len(rows) > 1:
+                if len(rows) > 1:  # try each row alone, to find those that do not fit
                     for number in range(len(rows)):
                         yield from self._encoded(file, rows.slice(number, 1))
                 else:
-                    what = f"{self._log.at}, {file.path}: column {field.name} cannot be read as {field.type} ({error})"
-                    yield f"{what}: {rows_shown(rows.combine_chunks().to_batches()[0])[0]}".encode()
+                    reason = f"{self._log.at}, {file.path}: column {field.name} cannot be read as {field.type} ({error})"
+                    yield f"{reason}: {rows_shown(rows.combine_chunks().to_batches()[0])[0]}".encode()
                 return
         optional = {field.name for field in self._schema if field.nullable}
         for values in zip(*columns.values(), strict=True):
             row = zip(columns, values, strict=True)
-            given = {name: value for name, value in row if value is not None or name in optional}
-            yield self._codec.encode_json(self._codec.encoded(given))
+            fields = {name: value for name, value in row if value is not None or name in optional}  # others take the default
+            yield self._codec.encode_json(self._codec.encoded(fields))
 
     def _column(self, file: Added, rows: pa.Table, field: pa.Field) -> Any:
         if field.name in rows.column_names:
@@ -107,28 +107,28 @@ class RowReader:
             return pa.nulls(len(rows), field.type)
         wanted = self._log.columns[field.name].type
         if pa.types.is_binary(wanted):
-            raise self._log.refusal(f"is partitioned by {field.name}, of bytes, which are not read", "make it a text")
-        given = pa.array([value])
+            raise self._log.refusal(f"is partitioned by {field.name}, of bytes, which Penstock cannot read", "make it a text")
+        partition = pa.array([value])
         if isinstance(value, str) and pa.types.is_timestamp(wanted) and wanted.tz and not value.endswith("Z"):
-            given = given.cast(pa.timestamp("us"))
-        return pa.repeat(fitted(given.cast(wanted), field.type)[0], len(rows))
+            partition = partition.cast(pa.timestamp("us"))
+        return pa.repeat(fitted(partition.cast(wanted), field.type)[0], len(rows))
 
     def _check(self) -> None:
-        there = self._log.columns
+        columns = self._log.columns
         needed = [field.name for field in self._schema if not field.nullable]
-        reason = misnamed(list(there), needed, self._schema.names)
+        reason = misnamed(list(columns), needed, self._schema.names)
         if reason is not None:
             raise SourceError(f"{self._log.what}: delta:{self._log.at} does not fit {self._type.__name__}: {reason}.")
         for field in self._schema:
-            if field.name in there and not fits(there[field.name].type, field.type):
+            if field.name in columns and not fits(columns[field.name].type, field.type):
                 raise SourceError(
-                    f"{self._log.what}: column {field.name} of delta:{self._log.at} is of type {there[field.name].type}, but "
+                    f"{self._log.what}: column {field.name} of delta:{self._log.at} is of type {columns[field.name].type}, but "
                     f"{self._type.__name__}.{field.name} needs {_kept(field.type)}."
                 )
 
 
 def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of a type can fill a field without loss."""
+    """Whether a column of type ``there`` can fill a field of type ``wanted`` without loss."""
     if pa.types.is_duration(wanted) or pa.types.is_floating(wanted):
         return bool(pa.types.is_floating(there) or pa.types.is_integer(there))
     if pa.types.is_nested(wanted):
@@ -145,7 +145,7 @@ def _casts(there: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def fitted(column: Any, wanted: pa.DataType) -> Any:
-    """A column as a field's type has it."""
+    """Cast a column that `fits` to a field's type; a time without a zone is in UTC, a number for a duration is in seconds."""
     if pa.types.is_duration(wanted):
         micros = pc.round(pc.multiply(column.cast(pa.float64()), 1e6))
         return micros.cast(pa.int64()).cast(wanted)
@@ -155,11 +155,11 @@ def fitted(column: Any, wanted: pa.DataType) -> Any:
 
 
 def _values(column: Any) -> list[Any]:
-    """A column's values as JSON has them.
+    """Return a column's values as Python values.
 
     Raises
     ------
-    ValueError: one is infinite, which JSON does not have, or a time or a text that Python has not.
+    ValueError: a value is infinite, which JSON cannot represent, or is a time or a text that Python cannot.
     """
     if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
         raise ValueError("it is infinite")

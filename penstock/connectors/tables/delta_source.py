@@ -1,8 +1,8 @@
-"""Delta tables as sources: the rows that a table holds at first, and those that each new version adds.
+"""The source for Delta tables: first the rows that a table holds when a run begins, then the rows that each new version adds.
 
-Rows are numbered in the order of versions, within one in the order of its files, and within a file from the top. A run
-begins with all that the table holds as of its newest version; counting goes on from there. An offset keeps, besides the
-number that it has reached, the version which ends at or before it. So versions that have been read may go from the log.
+Rows are numbered in the order of versions, within a version in the order of its files, and within a file from the top. The
+first numbers are those of the rows in the newest version when the run begins. A saved offset holds, besides the number of the
+next row, the last version that ends at or before it. So versions that have been read may be removed from the log.
 """
 
 import time
@@ -24,24 +24,24 @@ from penstock.connectors.tables.delta_rows import RowReader
 from penstock.connectors.uri import Uri
 
 LOOKED_EVERY_S = 1.0
-"""How often a store is asked for a new version."""
+"""The least time between two requests to an object store for a new version."""
 
 CHECKED_EVERY_S = 60.0
-"""How often it is seen to that a version which is not there is yet to come, and the table still the one it was."""
+"""How often to check that the next version is yet to be written, rather than removed, and that the table is still the same."""
 
 KEPT_FOR_LONG = 1000
-"""Files that have been read are forgotten once there are so many of them."""
+"""How many versions must have been read before they, and their files, are dropped from memory."""
 
 
 class Bookmark(msgspec.Struct, frozen=True):
-    """A place between two versions.
+    """A position between two versions, from which reading can continue.
 
     Parameters
     ----------
-    origin: the version as of which the run began.
-    version: the last one whose rows come before.
-    number: of the first event behind it.
-    whole: the rows that the table holds as of the version come behind it, too.
+    origin: the version at which the run began.
+    version: the last version whose rows come before the position.
+    number: the number of the first event after the position.
+    whole: whether all rows that the table holds at ``version`` come after the position instead.
     """
 
     origin: int
@@ -58,12 +58,12 @@ class Piece(NamedTuple):
 
 
 class DeltaSequence(Sequence):
-    """The rows of a Delta table.
+    """The rows of a Delta table, as a sequence.
 
     Parameters
     ----------
-    whole: begin with what the table holds; else with the version after the newest.
-    skip: pass over versions that delete or rewrite rows, in place of stopping there.
+    whole: begin with all rows that the table holds; else with the first version after the newest.
+    skip: pass over versions that delete or rewrite rows, instead of raising an error.
     """
 
     def __init__(self, log: DeltaLog, rows: RowReader, whole: bool, skip: bool) -> None:
@@ -119,7 +119,7 @@ class DeltaSequence(Sequence):
             else:
                 self._start_at(mark)
 
-    # --- what is known of the table -----------------------------------------------------------------
+    # --- versions read so far -----------------------------------------------------------------------
 
     def _begin(self) -> None:
         if not self._marks:
@@ -140,28 +140,28 @@ class DeltaSequence(Sequence):
                 self._end += file.rows
 
     def _follow(self, now: float) -> None:
-        """Note what versions have come."""
+        """Read the log up to the newest version, and number the rows that were added."""
         version = self._marks[-1].version
-        while (found := self._log.version(version + 1)) is not None:
+        while (commit := self._log.version(version + 1)) is not None:
             version += 1
-            if found.rewrites and not self._skip:
+            if commit.rewrites and not self._skip:
                 raise self._log.refusal(
-                    f"deletes or rewrites rows in version {version} (of the file {found.rewrites}), and events cannot be "
+                    f"deletes or rewrites rows in version {version} (of the file {commit.rewrites}), and events cannot be "
                     "taken back",
                     "pass over such versions with changes=skip, or start afresh with --fresh from what the table holds now",
                 )
-            self._add(found.added)
+            self._add(commit.added)
             self._marks.append(Bookmark(self._marks[-1].origin, version, self._end))
         if not self._checked or now - self._checked >= CHECKED_EVERY_S:
             self._checked = now
             self._check(version)
 
     def _check(self, version: int) -> None:
-        """See that what comes after a version has not come, rather than gone."""
+        """Check that the version after the given one is yet to be written, rather than removed from the log."""
         newest = self._log.newest()
         if newest < version:
             raise self._log.refusal(
-                f"is at version {newest}, and version {version} was read", "put that back, or start afresh with --fresh"
+                f"is at version {newest}, but version {version} was read", "put that back, or start afresh with --fresh"
             )
         if newest > version and self._log.version(version + 1) is None:
             raise self._log.refusal(
@@ -170,6 +170,7 @@ class DeltaSequence(Sequence):
             )
 
     def _within(self, start: int, end: int) -> Iterator[Piece]:
+        """Yield the files with rows numbered from ``start`` to ``end - 1``."""
         at = max(bisect_right(self._pieces, start, key=lambda piece: piece.first) - 1, 0)
         for piece in self._pieces[at:]:
             if piece.first >= end:
@@ -178,7 +179,7 @@ class DeltaSequence(Sequence):
                 yield piece
 
     def _forget(self, number: int) -> None:
-        """Let go of what lies wholly before a number."""
+        """Drop versions and files that lie wholly before a number, if there are many."""
         marks = bisect_right(self._marks, number, key=lambda mark: mark.number) - 1
         if marks >= KEPT_FOR_LONG:
             first = self._marks[marks].number

@@ -1,9 +1,9 @@
-"""Iceberg tables: rows appended, or merged by key, once for each micro-batch.
+"""The sink for Iceberg tables, which appends rows, or merges them by key, exactly once for each micro-batch.
 
-A micro-batch is one commit to the table's catalog, so readers see all of it or nothing. The same commit sets a property of
-the table to the number of the batch that it has reached, under a name of the run, the sink and the group: a batch that is
-delivered again is known by it, whatever has become of its snapshot. The catalog takes a commit only if the table is still
-as it was when the number was looked at, so of two drivers that deliver one batch at once it refuses the second.
+A micro-batch is one commit to the table's catalog, so readers see all of it or nothing. The commit also sets a property of
+the table to the batch's number, under a name made of run, sink and group. By it a batch that is delivered again is recognised,
+even if its snapshot is gone. The catalog accepts a commit only if the table has not changed since the property was read, so
+if two drivers deliver one batch at once, it refuses the second.
 """
 
 import time
@@ -48,38 +48,38 @@ with needs():
     from pyiceberg.transforms import IdentityTransform
 
 OWNER = "penstock.run"
-"""The property of a table that says whose it is."""
+"""The table property that names the run that owns the table."""
 
 ALONE = "penstock.alone"
-"""What each snapshot of ours says: whether all rows in it are of runs. It is taken only if nothing came between it and its
-parent.
+"""The property of each snapshot that Penstock writes: whether all rows in it were written by runs. It holds for certain, as the
+catalog refuses the commit if another one came between the snapshot and its parent.
 """
 
 REACHED = "penstock.reached."
-"""Properties that begin so say which batch the table has reached."""
+"""The prefix of table properties that hold the number of the last batch that a group has delivered."""
 
 TIDY = {TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true", TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100"}
-"""Of a table that is made here: each commit leaves a file that only the next one needs."""
+"""Properties of tables that Penstock creates. They limit old metadata files, of which each commit leaves one."""
 
 TRIES, PAUSE_S = 20, 0.05
-"""How often a commit that another writer was quicker than is tried again, and the first pause before it."""
+"""How often a commit is tried if other writers are quicker, and the pause before the second try."""
 
 PASSING = (CommitFailedException, CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError)
-"""After these it is tried again, which is safe even if the commit did arrive: the table is looked at first."""
+"""Errors after which a commit is tried again. That is safe even if the commit succeeded, as each try first reads the table."""
 
 EXPIRED_EVERY, KEPT_S = 100, 7 * 86400.0
-"""After how many micro-batches old snapshots are let go of, and how old they must be."""
+"""The number of micro-batches between two removals of old snapshots, and the default age at which they are removed."""
 
 warnings.filterwarnings("ignore", "Delete operation did not match any records")
 
 
 class IcebergSink(BoundSink):
-    """An Iceberg table. Durations are kept as seconds.
+    """A sink that writes to an Iceberg table. Durations are stored as seconds.
 
     Parameters
     ----------
     kept_s: how long snapshots are kept, in seconds.
-    fresh: what becomes of rows that may be others' where a run is discarded: ``keep`` or ``empty``; refused unless given.
+    fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
     """
 
     def __init__(self, sink: Sink, at: IcebergPlace, files: SinkFiles, kept_s: float, fresh: str | None) -> None:
@@ -99,7 +99,7 @@ class IcebergSink(BoundSink):
                 self._refuse(table, run, discarded)
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
-        """A table that is there already must have the event's fields as columns."""
+        """Claim the table, and create it if there is none; an existing one must have a column for each field of the event."""
         with self._explained():
             table = self._table() or self._made(run)
             owner = self._refuse(table, run, discarded)
@@ -123,7 +123,7 @@ class IcebergSink(BoundSink):
             return -1 if self._is_rolled_back(table, group) else self._reached(table, group)
 
     def read(self) -> list[Any]:
-        """In the order of the table's files."""
+        """Return the events in the order of the table's files."""
         with self._explained():
             rows = self._opened().scan(selected_fields=tuple(self._schema.names)).to_arrow()
         return self._codec.from_rows(rows.to_pylist(maps_as_pydicts="strict"))
@@ -151,7 +151,7 @@ class IcebergSink(BoundSink):
             return self._opened()
 
     def _refuse(self, table: Table, run: str, discarded: Collection[str]) -> str | None:
-        """See that a table can be the run's; returns whose it is."""
+        """Check that the run may own a table; returns the table's present owner."""
         owner = table.properties.get(OWNER)
         if owner not in (None, run) and owner not in discarded:
             raise SinkError(other_run(self.files, self.uri, "iceberg:CATALOG/NAMESPACE.TABLE"))
@@ -161,10 +161,10 @@ class IcebergSink(BoundSink):
         return owner
 
     def _take(self, table: Table, run: str, *, emptied: bool) -> None:
-        """With a snapshot in any case, so that a driver of the discarded run that is about to commit is refused."""
+        """Make the run the owner of a table. This always adds a snapshot, so that a discarded run's driver cannot commit."""
         old = [name for name in table.properties if name.startswith(REACHED)]
-        kept = bool(table.properties.get(OWNER)) and not emptied and bool(table.scan().count())
-        alone = "yes" if emptied or (_is_alone(table) and not kept) else "no"
+        keeps_rows = bool(table.properties.get(OWNER)) and not emptied and bool(table.scan().count())
+        alone = "yes" if emptied or (_is_alone(table) and not keeps_rows) else "no"
         with table.transaction() as change:
             if emptied:
                 change.delete(AlwaysTrue())
@@ -173,22 +173,26 @@ class IcebergSink(BoundSink):
             change.set_properties({OWNER: run})
 
     def _refuse_unfit(self, table: Table) -> None:
-        """Refuse a table that could not take the events as they are."""
-        there = {field.name: field for field in table.schema().as_arrow()}
-        ours = {field.name: field for field in self._schema}
-        both = [(there[name], field) for name, field in ours.items() if name in there]
-        wrong = [f"column {name} is missing" for name in ours if name not in there]
+        """Refuse a table that cannot store the events unchanged."""
+        columns = {field.name: field for field in table.schema().as_arrow()}
+        fields = {field.name: field for field in self._schema}
+        both = [(columns[name], field) for name, field in fields.items() if name in columns]
+        wrong = [f"column {name} is missing" for name in fields if name not in columns]
         wrong += [
-            f"column {theirs.name} is {theirs.type} and not {field.type}"
-            for theirs, field in both
-            if not _same(field.type, theirs.type)
+            f"column {column.name} is {column.type} and not {field.type}"
+            for column, field in both
+            if not _same(field.type, column.type)
         ]
         wrong += [
-            f"column {theirs.name} is never null, and the field may be"
-            for theirs, field in both
-            if field.nullable and not theirs.nullable
+            f"column {column.name} is never null, and the field may be"
+            for column, field in both
+            if field.nullable and not column.nullable
         ]
-        wrong += [f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable]
+        wrong += [
+            f"column {name} is never null, and the event has no such field"
+            for name in columns.keys() - fields
+            if not columns[name].nullable
+        ]
         refuse_unfit(self.files.name, self.uri, wrong)
 
     # --- commits ----------------------------------------------------------------------------------
@@ -200,43 +204,43 @@ class IcebergSink(BoundSink):
         return int(table.properties.get(self._mark(group), -1))
 
     def _is_rolled_back(self, table: Table, group: str) -> bool:
-        """Whether a table was set back to a snapshot before the last one of ours, as far as snapshots are kept."""
-        ours = {"penstock.run": self._run, "penstock.sink": self.files.name, "penstock.group": group}
-        made = [
+        """Whether a table was set back to a snapshot before the group's last one; False if that has expired."""
+        summary = {"penstock.run": self._run, "penstock.sink": self.files.name, "penstock.group": group}
+        delivered = [
             snapshot
             for snapshot in table.snapshots()
-            if snapshot.summary is not None and all(snapshot.summary.get(name) == value for name, value in ours.items())
+            if snapshot.summary is not None and all(snapshot.summary.get(name) == value for name, value in summary.items())
         ]
-        last = max(made, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
-        return last is not None and last.snapshot_id not in {one.snapshot_id for one in _lineage(table)}
+        last = max(delivered, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
+        return last is not None and last.snapshot_id not in {snapshot.snapshot_id for snapshot in _lineage(table)}
 
     def _write(self, group: str, batch: int, staged: list[Path]) -> None:
-        """Make files a commit to the table, unless one holds them already."""
-        told = {"penstock.run": self._run, "penstock.sink": self.files.name, "penstock.group": group}
+        """Commit staged files to the table, unless a commit holds the batch already; raise if another run owns the table."""
+        summary = {"penstock.run": self._run, "penstock.sink": self.files.name, "penstock.group": group}
         for attempt in range(TRIES):
             table = self._opened()
             if table.properties.get(OWNER) != self._run:
                 raise fenced(self.files, self.uri)
             if self._reached(table, group) >= batch:
                 return
-            told[ALONE] = "yes" if _is_alone(table) else "no"
-            # The library's own way to try again would not look at what the table has reached meanwhile.
+            summary[ALONE] = "yes" if _is_alone(table) else "no"
+            # The library's own retries would not check whether another driver has delivered the batch meanwhile.
             table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
             rows = self._taken(table, group, batch, kept_rows(staged, self._codec.schema, self._schema).read_all())
             try:
                 with table.transaction() as change:
                     change.set_properties({self._mark(group): str(batch)})
-                    self._stage(table, change, rows, {**told, "penstock.batch": str(batch)})
+                    self._stage(table, change, rows, {**summary, "penstock.batch": str(batch)})
             except Exception as error:
-                passing = isinstance(error, PASSING) or type(error).__name__ == "OperationalError"  # SQLAlchemy's
-                if not passing or attempt == TRIES - 1:
+                may_pass = isinstance(error, PASSING) or type(error).__name__ == "OperationalError"  # SQLAlchemy's
+                if not may_pass or attempt == TRIES - 1:
                     raise
                 time.sleep(min(2.0, PAUSE_S * 2**attempt))
             else:
                 return
 
     def _taken(self, table: Table, group: str, batch: int, rows: pa.Table) -> pa.Table:
-        """Rows without those whose partition cannot be named, which become dead letters before the commit."""
+        """Return the rows that the table can store; those whose partition cannot be named become dead letters."""
         ids = [field.source_id for field in table.spec().fields if isinstance(field.transform, IdentityTransform)]
         if not ids:
             return rows
@@ -250,7 +254,7 @@ class IcebergSink(BoundSink):
         return rows
 
     def _stage(self, table: Table, change: Transaction, rows: pa.Table, told: dict[str, str]) -> None:
-        """Append rows, or put them in place of those of their keys; of a key's rows the last one counts."""
+        """Append rows, or replace the table's rows with the same keys; only the last row of each key is written."""
         if not self._key:
             change.append(rows, snapshot_properties=told)
             return
@@ -261,15 +265,16 @@ class IcebergSink(BoundSink):
         if len(terms) == 1:
             change.overwrite(rows, terms[0], snapshot_properties=told)
             return
+        # The terms together also match other combinations of the fields' values; those rows are written back unchanged.
         near = And(*terms)
-        stay = _without(table.scan(near).to_arrow(), rows, self._key)
-        stay = stay.cast(pa.schema([rows.schema.field(f.name) if f.name in self._schema.names else f for f in stay.schema]))
-        change.overwrite(pa.concat_tables([stay, rows], promote_options="default"), near, snapshot_properties=told)
+        rest = _without(table.scan(near).to_arrow(), rows, self._key)
+        rest = rest.cast(pa.schema([rows.schema.field(f.name) if f.name in self._schema.names else f for f in rest.schema]))
+        change.overwrite(pa.concat_tables([rest, rows], promote_options="default"), near, snapshot_properties=told)
 
     def _expire(self) -> None:
-        """Let go of old snapshots: a commit writes the list of them all."""
+        """Remove old snapshots, since each commit writes a list of all snapshots."""
         before = datetime.now(UTC) - timedelta(seconds=self._kept_s)
-        with suppress(*PASSING):  # another writer was quicker: it is done the next time
+        with suppress(*PASSING):  # another writer was quicker; the next call will remove them
             self._opened().maintenance.expire_snapshots().older_than(before).commit()
 
     @contextmanager
@@ -278,7 +283,7 @@ class IcebergSink(BoundSink):
             yield
         except PenstockError:
             raise
-        except Exception as error:  # the library's errors, and those of catalogs' and stores' own, are of no one tree
+        except Exception as error:  # errors of the library, catalogs and stores share no base class
             raise SinkError(
                 f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, "
                 "or choose another."
@@ -286,7 +291,7 @@ class IcebergSink(BoundSink):
 
 
 def _lineage(table: Table) -> Iterator[Snapshot]:
-    """The current snapshot, and those that it was made of, as far as they are kept."""
+    """Yield the current snapshot and its ancestors, newest first, up to the first that has expired."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         yield snapshot
@@ -295,7 +300,7 @@ def _lineage(table: Table) -> Iterator[Snapshot]:
 
 
 def _is_alone(table: Table) -> bool:
-    """Whether all rows of a table are of runs: the last snapshot of ours says so, and others have since put none in."""
+    """Whether runs have written all rows of a table: Penstock's last snapshot says so, and others have added none since."""
     for snapshot in _lineage(table):
         if snapshot.summary is not None and snapshot.summary.get(ALONE) is not None:
             return snapshot.summary.get(ALONE) == "yes"
@@ -305,7 +310,7 @@ def _is_alone(table: Table) -> bool:
 
 
 def _same(ours: pa.DataType, theirs: pa.DataType) -> bool:
-    """Whether a column of a type takes values of ours as they are."""
+    """Whether a column of type ``theirs`` stores values of type ``ours`` unchanged."""
     if not pa.types.is_nested(ours):
         return str(theirs).removeprefix("large_") == str(ours)
     try:
@@ -316,7 +321,7 @@ def _same(ours: pa.DataType, theirs: pa.DataType) -> bool:
 
 
 def _without(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Rows whose key no other row has."""
+    """Return the rows whose key occurs in none of the other rows."""
     names = list(key)
     kinds = pa.schema([others.schema.field(name) for name in names])
     numbered = rows.select(names).cast(kinds).append_column("", pa.array(range(len(rows)), pa.int64()))

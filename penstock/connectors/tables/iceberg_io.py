@@ -1,6 +1,6 @@
-"""Files of Iceberg tables on a local disk that stay when the power goes.
+"""Writes the files of Iceberg tables on a local disk so that they survive a power failure.
 
-A table's catalog names its files, and staged events are removed once it does. So each file is on disk before it is named.
+Staged events are removed once the table's catalog refers to the files with their rows. So each file is synced before that.
 """
 
 import os
@@ -16,7 +16,7 @@ with needs():
 
 
 class _Kept(BufferedWriter):
-    """A file that is on disk, and so is its name, when it is closed."""
+    """A file that is synced, together with its directory, when it is closed."""
 
     def close(self) -> None:
         if self.closed:
@@ -35,11 +35,11 @@ class _DurableFile(PyArrowFile):
 
 
 class DurableFileIO(PyArrowFileIO):
-    """The library's own, but for what it writes to a local disk."""
+    """The library's own file access, except that files on a local disk are synced when they are closed."""
 
     def new_output(self, location: str) -> PyArrowFile:
-        """Where a file is written."""
-        made = super().new_output(location)
+        """Return a file that can be created at a location."""
+        file = super().new_output(location)
         if self.parse_location(location, self.properties)[0] != "file":
-            return made
-        return _DurableFile(location=location, path=made._path, fs=made._filesystem, buffer_size=made._buffer_size)
+            return file
+        return _DurableFile(location=location, path=file._path, fs=file._filesystem, buffer_size=file._buffer_size)

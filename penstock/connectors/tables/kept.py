@@ -1,4 +1,4 @@
-"""How tables of a lake keep an event's fields: as their own types, durations as seconds."""
+"""Converts staged events to rows of Delta and Iceberg tables, which store durations as seconds."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,17 +11,17 @@ from penstock.storage.tables import batches_in
 
 
 def kept_schema(sink: str, table: str, schema: pa.Schema) -> pa.Schema:
-    """The columns of a kind of table for an event type.
+    """Return the schema of a table for events of the given schema; ``table`` names the format in error messages.
 
     Raises
     ------
-    ConfigurationError: it has durations where there can be none.
+    ConfigurationError: a list, dict or event within the events holds durations.
     """
     return pa.schema([_kept_field(sink, table, field) for field in schema])
 
 
 def kept_rows(staged: Sequence[Path], events: pa.Schema, schema: pa.Schema) -> pa.RecordBatchReader:
-    """Staged events, of a schema of theirs, as rows of such columns."""
+    """Return a reader of staged events of the schema ``events``, converted to rows of the table's schema."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in staged:
@@ -33,7 +33,7 @@ def kept_rows(staged: Sequence[Path], events: pa.Schema, schema: pa.Schema) -> p
 
 
 def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of the rows of one key the last one, for each key; -0.0 is the key 0.0."""
+    """Return the last row of each key, in the given order; -0.0 counts, and is stored, as 0.0."""
     for name in key:
         if pa.types.is_floating(rows.schema.field(name).type):
             place = rows.schema.get_field_index(name)
@@ -44,7 +44,7 @@ def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def _kept_field(sink: str, table: str, field: pa.Field) -> pa.Field:
-    """A field as such a table can have it: there are no durations in one."""
+    """Return the table's column for a field: a duration becomes a number."""
     if pa.types.is_duration(field.type):
         return pa.field(field.name, pa.float64(), field.nullable)
     if "duration" in str(field.type):

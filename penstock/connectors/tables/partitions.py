@@ -1,4 +1,4 @@
-"""What cannot be the value of a partition: tables of lakes put it into the name of a directory."""
+"""Refuses rows whose values cannot name a partition: Delta and Iceberg tables put these values into names of directories."""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
@@ -8,18 +8,18 @@ import pyarrow as pa
 from penstock.connectors.sink import Refused
 
 LONGEST_NAME = 255
-"""Bytes of a directory's name, on the disks that there are."""
+"""The most bytes in the name of a directory, on common file systems."""
 
 
 def without_refused(
     rows: pa.Table, partitions: Sequence[str], uri: str, *, is_local: bool, empty_is_null: bool
 ) -> tuple[pa.Table, list[Refused]]:
-    """Rows, without those whose partition cannot be named as their values are; and these.
+    """Return the rows whose partition can be named after their values, and the other rows as refused.
 
     Parameters
     ----------
-    partitions: the columns whose values tell a row's partition.
-    is_local: whether partitions are directories of a disk. empty_is_null: whether the format takes an empty text for null.
+    partitions: the columns whose values determine a row's partition.
+    is_local: whether partitions are directories on a disk. empty_is_null: whether the format reads an empty text as null.
     """
     texts = [name for name in partitions if name in rows.column_names and pa.types.is_string(rows.schema.field(name).type)]
     reasons: dict[int, str] = {}
@@ -33,10 +33,10 @@ def without_refused(
 
 
 def taken_apart(rows: pa.Table, reasons: Mapping[int, str], uri: str) -> tuple[pa.Table, list[Refused]]:
-    """Rows without some, by their numbers; and these, with why they are refused."""
+    """Split rows into accepted and refused ones; ``reasons`` has the index of each refused row, and why it is refused."""
     if not reasons:
         return rows, []
     events = rows.take(sorted(reasons)).to_pylist(maps_as_pydicts="strict")
     refused = [Refused(event, f"{uri} refuses it: {reasons[row]}") for event, row in zip(events, sorted(reasons), strict=True)]
-    kept = pa.array([row for row in range(len(rows)) if row not in reasons], pa.int64())
-    return rows.take(kept), refused
+    accepted = pa.array([row for row in range(len(rows)) if row not in reasons], pa.int64())
+    return rows.take(accepted), refused

@@ -1,4 +1,4 @@
-"""Tables in PostgreSQL, loaded with COPY."""
+"""The table sink for PostgreSQL, which loads rows with COPY."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
 from penstock.connectors.tables import rules
-from penstock.connectors.tables.sink import Cursor, Row, RowsRefused, Table, TableSink, Unavailable, literal, quoted
+from penstock.connectors.tables.sink import Cursor, EventTable, Row, RowsRefused, TableSink, Unavailable, literal, quoted
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
@@ -22,21 +22,21 @@ with needs():
 
 
 ARRIVED, ROW = 'pg_temp."penstock arrived"', '"penstock row"'
-"""The temporary table of rows that are to be upserted, and its column of their order."""
+"""The temporary table of rows to upsert, and its column that numbers them in order."""
 
 OF_ROWS = ("22", "23", "44", "P0")
-"""Classes of SQLSTATE that concern what is in a row: data, constraints, views' checks, and what triggers raise."""
+"""Classes of SQLSTATE that concern a row's values: data, constraints, checks of views, and errors that triggers raise."""
 ANYBODYS, SERVERS = "56789IJKLMNOQRSTUVWXYZ", ("53", "54", "55", "57", "58", "72", "XX")
-"""How classes begin that the standard leaves to others, as triggers, which raise them for a row; and PostgreSQL's own of
-them.
+"""First characters of the classes that the SQL standard leaves free, which triggers may raise to refuse a row; and those of
+these classes that PostgreSQL itself uses.
 """
 TOO_LONG = "54000"
-"""Of a row that no index, or no table, can hold."""
+"""The SQLSTATE of a row that is too large for an index or for the table."""
 OUTAGES = ("08", "40", "53", "57", "58")
-"""Classes that pass, or that somebody will mend: the connection, a deadlock, resources, an operator, the system."""
+"""Classes of SQLSTATE after which a retry may succeed: the connection, a deadlock, resources, an operator, the system."""
 
 LONGEST_NAME = 63
-"""Bytes."""
+"""The most bytes of an identifier."""
 
 TAKEN_BY = {
     "boolean": {"boolean"},
@@ -51,7 +51,7 @@ TAKEN_BY = {
     "interval": {"interval"},
     "jsonb": {"jsonb", "json", "text"},
 }
-"""For each type of ours, those of columns that take its values as they are, or refuse a value."""
+"""For each column type that Penstock uses, the types of existing columns that store its values unchanged, or refuse them."""
 
 COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod),
@@ -61,15 +61,15 @@ SELECT attname, format_type(atttypid, atttypmod),
 FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
 WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
-"""Of each column its name, its type, that below a domain, whether that is an enumeration, may be null, has a default or is
-generated in any way, is generated always; and whether a trigger may fill it before a row goes in."""
+"""Selects for each column its name, its type, the base type if that is a domain, and whether it is an enumeration; is NOT NULL;
+has a default or is an identity; is always generated; and the table has a BEFORE INSERT trigger, which may fill the column."""
 
 VARCHAR = re.compile(r"character varying\((\d+)\)")
-"""A type whose longer texts are refused, but for blanks at their end, which are cut."""
+"""A type with a length: PostgreSQL refuses longer texts, unless only blanks exceed the length, which it cuts."""
 
 RELATION = "SELECT relkind::text, row_security_active(oid) FROM pg_class WHERE oid = to_regclass(%s)"
 TABLES = "rpf"
-"""What a relation's kind is of tables, partitioned ones, and those of other servers."""
+"""The ``relkind`` of ordinary, partitioned and foreign tables."""
 
 DEFERRABLE = """
 SELECT EXISTS (
@@ -80,7 +80,7 @@ SELECT EXISTS (
 """
 
 LOCKED_S = 10
-"""How long a statement waits for a lock, before it is said and tried again."""
+"""How long a statement waits for a lock before it fails, and the transaction is retried."""
 
 NOTE_OTHERS = """
 CREATE FUNCTION penstock_note_others() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
@@ -92,11 +92,12 @@ BEGIN
     RETURN NULL;
 END $$
 """
-"""Whoever inserts need not be allowed to write our books, and has no say in which these are."""
+"""Creates the trigger function. With SECURITY DEFINER, other users need no right to write to the books; the fixed search_path
+keeps them from substituting other tables for the books."""
 
 
 class Postgres:
-    """A PostgreSQL database, by libpq's URI."""
+    """A PostgreSQL database, addressed by a URI of libpq."""
 
     nested = "jsonb"
     mark = "%s"
@@ -107,11 +108,14 @@ class Postgres:
         host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
         self.uri = f"postgresql://{host}/{database}"
         self._secrets = re.split(r"[:@]", uri.place.removeprefix("//").rpartition("@")[0])[1:]
-        told = "&".join(f"{name}={value}" for name, value in sorted(options.items()) if shown({name: value})[name] != "***")
-        self.place = f"{self.uri}?{told}" if told else self.uri
+        public = "&".join(f"{name}={value}" for name, value in sorted(options.items()) if shown({name: value})[name] != "***")
+        self.place = f"{self.uri}?{public}" if public else self.uri
 
     def type_of(self, kind: Kind) -> str:
         return kind.postgresql
+
+    def is_there(self) -> bool:
+        return True
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
@@ -121,7 +125,7 @@ class Postgres:
                 yield connection.cursor()
         except psycopg.errors.LockNotAvailable as error:
             mend = "end the session that holds the lock, which pg_stat_activity names: it may be a driver that is paused"
-            raise Unavailable("another session has locked what is to be written", mend) from error
+            raise Unavailable("another session has locked the table, or Penstock's own tables", mend) from error
         except psycopg.Error as error:
             if _is_outage(error):
                 raise Unavailable(_first_line(error)) from error
@@ -133,15 +137,15 @@ class Postgres:
             cursor.execute("SET TRANSACTION READ ONLY")
             yield cursor
 
-    def load(self, cursor: Cursor, table: Table, rows: list[Row]) -> None:
-        """Upserts go through a temporary table, of which each key's last row counts; a single row needs none."""
+    def load(self, cursor: Cursor, table: EventTable, rows: list[Row]) -> None:
+        """Upserts go through a temporary table, from which the last row of each key is taken; a single row needs none."""
         assert isinstance(cursor, psycopg.Cursor)
         for place, most in table.limits.items():
             if any(row[place] is not None and len(row[place]) > most and not row[place][most:].strip(" ") for row in rows):
                 raise RowsRefused(f"the blanks at the end of {table.names[place]}, of {most} characters, would be cut")
-        if table.key and len(rows) > 1:  # not within what a refusal undoes, for each one that is made is locked until the end
-            made = f"SELECT {table.columns}, 0::bigint AS {ROW} FROM {table.quoted} WITH NO DATA"
-            cursor.execute(_text(f"CREATE TEMPORARY TABLE IF NOT EXISTS {ARRIVED} ON COMMIT DROP AS {made}"))
+        if table.key and len(rows) > 1:  # outside the savepoint: each table that is made anew holds a lock until the end
+            definition = f"SELECT {table.columns}, 0::bigint AS {ROW} FROM {table.quoted} WITH NO DATA"
+            cursor.execute(_text(f"CREATE TEMPORARY TABLE IF NOT EXISTS {ARRIVED} ON COMMIT DROP AS {definition}"))
         try:
             with cursor.connection.transaction():
                 if len(rows) == 1:
@@ -155,7 +159,7 @@ class Postgres:
                 raise
             raise RowsRefused(_first_line(error)) from error
 
-    def _upsert(self, cursor: "psycopg.Cursor[Any]", table: Table, rows: list[Row]) -> None:
+    def _upsert(self, cursor: "psycopg.Cursor[Any]", table: EventTable, rows: list[Row]) -> None:
         numbered = ((*row, number) for number, row in enumerate(rows))
         _copy(cursor, f"COPY {ARRIVED} ({table.columns}, {ROW}) FROM STDIN", numbered)
         key = ", ".join(map(quoted, table.key))
@@ -166,27 +170,27 @@ class Postgres:
     def lock_books(self, cursor: Cursor) -> None:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtext('penstock'))"
-        )  # "if not exists" fails where two find that at once
+        )  # CREATE ... IF NOT EXISTS fails if two sessions run it at once
 
-    def watch(self, cursor: Cursor, table: Table) -> None:
+    def watch(self, cursor: Cursor, table: EventTable) -> None:
         cursor.execute("SELECT to_regprocedure('penstock_note_others()') IS NULL, quote_ident(current_schema())")
-        unknown, schema = cursor.fetchone()
-        if unknown:
+        is_missing, schema = cursor.fetchone()
+        if is_missing:
             cursor.execute(NOTE_OTHERS.replace("{schema}", schema))
         cursor.execute(
             f"CREATE TRIGGER penstock_others AFTER INSERT ON {table.quoted} REFERENCING NEW TABLE AS added FOR EACH STATEMENT "
             f"EXECUTE FUNCTION penstock_note_others({literal(table.name)})"
         )
 
-    def watches(self, cursor: Cursor, table: Table) -> bool:
+    def watches(self, cursor: Cursor, table: EventTable) -> bool:
         cursor.execute(
             "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = 'penstock_others'", (table.quoted,)
         )
         return cursor.fetchone() is not None
 
     @contextmanager
-    def writing(self, cursor: Cursor, table: Table, run: str) -> Iterator[bool]:
-        """The lock lets others note that they insert, and none claim the table."""
+    def writing(self, cursor: Cursor, table: EventTable, run: str) -> Iterator[bool]:
+        """Lock the table's row in the books: others can still set ``others`` in it, but no other run can claim the table."""
         cursor.execute(
             "SELECT set_config('penstock.writing', 'yes', true), set_config('application_name', %s, true)", (_session(run),)
         )
@@ -194,7 +198,7 @@ class Postgres:
         yield cursor.fetchone() is not None
 
     def release(self, runs: Collection[str]) -> None:
-        """A driver that was paused in a delivery holds what it has locked until its session ends."""
+        """End the sessions of a paused driver, which would hold its locks until then."""
         with suppress(Unavailable), self.transaction() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -203,41 +207,40 @@ class Postgres:
             )
 
     def quoted(self, table: str) -> str:
-        """What stands before a dot is the schema."""
+        """Return a quoted name; the part before a dot is the schema."""
         return ".".join(map(quoted, table.rsplit(".", 1)))
 
     def too_long(self, name: str) -> bool:
         return len(name.encode()) > LONGEST_NAME
 
-    def unfit(self, cursor: Cursor, table: Table) -> list[str]:
+    def unfit(self, cursor: Cursor, table: EventTable) -> list[str]:
         cursor.execute(COLUMNS, (table.quoted,))
         wrong = []
-        for name, given, base, is_enum, never_null, has_default, is_own, filled in cursor.fetchall():
+        for name, declared, base, is_enum, never_null, has_default, is_own, filled in cursor.fetchall():
             if name not in table.kinds:
                 if never_null and not (has_default or filled):
-                    wrong.append(f"column {name} is never null, has no default, and is no field")
+                    wrong.append(f"column {name} is NOT NULL without a default, and the event has no such field")
                 continue
             kind = table.kinds[name]
             wanted = self.nested if kind is None else kind.postgresql
             if is_own:
                 wrong.append(f"column {name} is generated always")
             elif base.partition("(")[0] not in TAKEN_BY[wanted] and not (is_enum and wanted == "text"):
-                wrong.append(f"column {name} is {given} and not {wanted}")
+                wrong.append(f"column {name} is {declared} and not {wanted}")
             elif wanted == "text" and (limit := VARCHAR.fullmatch(base)) is not None:
-                table.limits[table.names.index(name)] = int(limit[1])
+                table.limits[table.names.index(name)] = int(limit[1])  # `load` refuses texts that would be cut
             elif "(" in base and wanted != "text":
-                wrong.append(f"column {name} is {given}, which rounds; make it {wanted}")
+                wrong.append(f"column {name} is {declared}, which rounds; make it {wanted}")
         cursor.execute(RELATION, (table.quoted,))
         kind, by_row = cursor.fetchone()
         if kind not in TABLES:
-            wrong.append("it is a view, into which no rows are copied; name its table")
+            wrong.append("it is a view, into which no rows can be copied; name its table")
         if by_row:
-            wrong.append("its row-level security holds for this role, under which no rows are copied; let the role bypass it")
+            wrong.append("its row-level security holds for this role, so no rows can be copied; let the role bypass it")
         cursor.execute(DEFERRABLE, (table.quoted, sorted(table.key)))
         if cursor.fetchone()[0]:
             wrong.append(
-                f"the unique key by {', '.join(table.key)} may be checked later, and then no row is upserted; make it NOT "
-                "DEFERRABLE"
+                f"the unique key by {', '.join(table.key)} may be checked later, which forbids upserts; make it NOT DEFERRABLE"
             )
         return wrong
 
@@ -249,33 +252,33 @@ class Postgres:
         return {name for (name,) in cursor.fetchall()}
 
     def _refused(self, error: psycopg.Error) -> SinkError:
-        said = _first_line(error)
-        for secret in filter(None, self._secrets):  # the library repeats what it does not understand
-            said = said.replace(secret, "***")
-        return SinkError(f"{self.uri} refuses: {said}; mend that, and run again.")
+        reason = _first_line(error)
+        for secret in filter(None, self._secrets):  # libpq quotes the parts of a URI that it does not understand
+            reason = reason.replace(secret, "***")
+        return SinkError(f"{self.uri} refuses: {reason}; mend that, and run again.")
 
 
 def _is_of_rows(error: psycopg.Error) -> bool:
-    """Whether it is a row that is refused, and not what is done with it."""
-    # What psycopg refuses itself, as the character NUL, has no SQLSTATE.
+    """Whether an error is due to the values of a row, rather than to the statement or the table."""
+    # Errors of psycopg itself, as about the character NUL, have no SQLSTATE.
     state = error.sqlstate or ""
     own = state != "" and state[0] in ANYBODYS and state[:2] not in SERVERS
     return isinstance(error, psycopg.DataError) or state[:2] in OF_ROWS or state == TOO_LONG or own
 
 
 def _is_outage(error: psycopg.Error) -> bool:
-    """Whether the database does not answer, and not that it refuses: who is refused at the door has no SQLSTATE."""
+    """Whether an error means that the database does not answer at present, rather than that it refuses."""
     if error.sqlstate is not None:
         return error.sqlstate[:2] in OUTAGES
-    said = str(error)
+    text = str(error)  # a connection that the server refuses has no SQLSTATE, but says FATAL
     return isinstance(error, psycopg.OperationalError) and (
-        "FATAL" not in said
-        or any(passing in said for passing in ("starting up", "shutting down", "too many", "reserved", "recovery"))
+        "FATAL" not in text
+        or any(passing in text for passing in ("starting up", "shutting down", "too many", "reserved", "recovery"))
     )
 
 
 def _session(run: str) -> str:
-    """What a run's sessions are called while they write."""
+    """Return the ``application_name`` of a run's sessions while they write."""
     return f"penstock {run}"
 
 
@@ -286,7 +289,7 @@ def _copy(cursor: "psycopg.Cursor[Any]", statement: str, rows: Iterable[Row]) ->
 
 
 def _text(statement: str) -> Any:
-    """A statement that is not a literal, as psycopg's types want it; its names are quoted."""
+    """Return a composed statement as bytes, as psycopg's types accept only literals as `str`; its names are quoted."""
     return statement.encode()
 
 

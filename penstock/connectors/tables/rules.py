@@ -1,4 +1,4 @@
-"""What tables cannot keep; some of these rules are applied by workers to record batches before they are staged."""
+"""Refuses what tables cannot store. Workers apply some of these rules to record batches before they are staged."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ FRESH = Option(
 
 
 def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
-    """Refuse to upsert by what may be missing.
+    """Refuse a sink whose key has an optional field.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
 
 
 def refuse_nested_key(sink: Sink, schema: pa.Schema) -> None:
-    """Refuse to merge a table of a lake by lists, dicts or events, which its formats do not compare.
+    """Refuse a sink whose key has a list, a dict or an event, which Delta and Iceberg cannot compare, or an optional field.
 
     Raises
     ------
@@ -40,21 +40,21 @@ def refuse_nested_key(sink: Sink, schema: pa.Schema) -> None:
     nested = [field.name for field in schema if field.name in sink.key and pa.types.is_nested(field.type)]
     if nested:
         raise ConfigurationError(
-            f"Sink {sink.name} is upserted by {nested[0]}, a list, a dict or an event, by which no row of such a table is "
-            "found; choose a key of single values."
+            f"Sink {sink.name} is upserted by {nested[0]}, a list, a dict or an event, which such a table cannot compare; "
+            "choose a key of single values."
         )
 
 
 def refuse_unfit(sink: str, uri: str, wrong: Sequence[str]) -> None:
-    """Refuse a table that could not take the events as they are.
+    """Refuse an existing table that cannot store the events unchanged.
 
     Parameters
     ----------
-    wrong: what does not fit; nothing, where all does.
+    wrong: the reasons; empty if the table fits.
 
     Raises
     ------
-    SinkError: says what is wrong.
+    SinkError: states the reasons.
     """
     if wrong:
         raise SinkError(
@@ -63,29 +63,29 @@ def refuse_unfit(sink: str, uri: str, wrong: Sequence[str]) -> None:
 
 
 def refuse_nul(columns: pa.RecordBatch) -> None:
-    """Refuse texts that hold the character NUL.
+    """Refuse texts that hold the character NUL, and numbers in nested values that JSON cannot represent.
 
     Raises
     ------
-    ValueError: there is one; names its column.
+    ValueError: names the column.
     """
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_string(field.type):
-            found = pc.any(pc.match_substring(column, "\0")).as_py()
+            has_nul = pc.any(pc.match_substring(column, "\0")).as_py()
         else:
-            held = scalars_in(column.to_pylist(maps_as_pydicts="strict")) if pa.types.is_nested(field.type) else ()
-            found = any(isinstance(scalar, str) and "\0" in scalar for scalar in held)
-        if found:
+            scalars = scalars_in(column.to_pylist(maps_as_pydicts="strict")) if pa.types.is_nested(field.type) else ()
+            has_nul = any(isinstance(scalar, str) and "\0" in scalar for scalar in scalars)
+        if has_nul:
             raise ValueError(f"Field {field.name} holds the character NUL, which PostgreSQL does not keep")
     _refuse_unwritable(columns)
 
 
 def refuse_nan(columns: pa.RecordBatch) -> None:
-    """Refuse numbers that are none, in columns that are never null: SQLite keeps them as NULL.
+    """Refuse NaN in columns that are never null, as SQLite stores it as NULL, and numbers in nested values that JSON lacks.
 
     Raises
     ------
-    ValueError: there is one; names its column.
+    ValueError: names the column.
     """
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_floating(field.type) and not field.nullable and pc.any(pc.is_nan(column)).as_py():
@@ -94,7 +94,7 @@ def refuse_nan(columns: pa.RecordBatch) -> None:
 
 
 def _refuse_unwritable(columns: pa.RecordBatch) -> None:
-    """Refuse numbers that JSON does not have within lists, dicts and events, which databases keep as JSON."""
+    """Refuse NaN and infinity within lists, dicts and events, which databases store as JSON."""
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_nested(field.type) and not is_writable(column.to_pylist(maps_as_pydicts="strict")):
             raise ValueError(f"Field {field.name} holds NaN or infinity, which JSON does not have")

@@ -1,7 +1,7 @@
-"""Tables of a database: rows appended, or upserted by key, exactly once for each micro-batch.
+"""Sinks that append rows to a table of a database, or upsert them by key, exactly once for each micro-batch.
 
-The batch's number is noted in the transaction that writes its rows, so a batch whose commit went
-unanswered is known when it is delivered again.
+The transaction that writes a batch's rows also records the batch's number. So a batch whose commit went unanswered is
+recognised when it is delivered again.
 """
 
 import time
@@ -31,10 +31,10 @@ Done = TypeVar("Done", covariant=True)
 Row = tuple[Any, ...]
 
 AT_ONCE, ONE_BY_ONE = 20_000, 32
-"""Rows that are loaded at once, which lie in memory; and those of which each is tried alone, once one of them was refused."""
+"""The most rows that are held in memory and loaded at once; and the number at or below which refused rows are tried singly."""
 
 PATIENCE_S, AT_FIRST_S = 120.0, 5.0
-"""How long a batch is tried again while the database does not answer; and where it has never answered yet."""
+"""How long to retry a transaction while the database does not answer; the second applies until it has answered once."""
 
 BOOKS = """
 CREATE TABLE IF NOT EXISTS penstock_tables (
@@ -44,20 +44,21 @@ CREATE TABLE IF NOT EXISTS penstock_batches (
     name text NOT NULL, part text NOT NULL, batch bigint NOT NULL, PRIMARY KEY (name, part)
 )
 """
-"""Whose each table is, whether it was made here, and whether others have put rows into it since, which a trigger of the table's
-sees; ``writing`` is true within a delivery. And the last batch that each group of the run has delivered to it."""
+"""The bookkeeping tables ("books"). ``penstock_tables`` holds for each table the run that owns it, whether Penstock created it,
+whether others have inserted rows since (set by a trigger), and whether a delivery is writing to it (used by SQLite only).
+``penstock_batches`` holds the last batch that each group of the run (``part``) has delivered to a table."""
 
 
 class RowsRefused(Exception):
-    """The database refuses rows for what is in them; its words."""
+    """The database refuses rows because of their values; the text is the database's reason."""
 
 
 class Unavailable(Exception):
-    """The database does not answer, or not now; it may later.
+    """The database does not answer at present, so the transaction is worth a retry.
 
     Parameters
     ----------
-    mend: what to do if it never does.
+    mend: advice to the user, for when all retries fail.
     """
 
     def __init__(self, reason: str, mend: str = "start the database") -> None:
@@ -66,92 +67,95 @@ class Unavailable(Exception):
 
 
 class Cursor(Protocol):
-    """What the statements below are run on."""
+    """The part of DB-API's cursor that sinks use."""
 
     @property
     def rowcount(self) -> int:
-        """Rows that the last statement has written."""
+        """The number of rows that the last statement has written."""
 
     def execute(self, statement: str, parameters: Sequence[Any] = ..., /) -> Any:
-        """Run one."""
+        """Run a statement."""
 
     def fetchone(self) -> Any:
-        """The next row of a result, or None."""
+        """Return the next row of the result, or None."""
 
     def fetchall(self) -> list[Any]:
-        """All rows of a result."""
+        """Return all remaining rows of the result."""
 
 
 class Database(Protocol):
-    """What differs from one database to another."""
+    """The operations that each database product implements in its own way."""
 
     uri: str
     place: str
-    """The URI with what tells this database from others."""
+    """The URI, with all options that distinguish this database from others; it holds no secrets."""
     nested: str
-    """The type of columns of lists, dicts and events, which hold JSON."""
+    """The type of columns that hold lists, dicts and events, as JSON."""
     mark: str
-    """What stands for a parameter."""
+    """The placeholder of a parameter in a statement."""
 
     def type_of(self, kind: Kind) -> str:
-        """A column's type."""
+        """Return the type of a column that holds values of a kind."""
+
+    def is_there(self) -> bool:
+        """Return whether there is such a database; False if the first transaction creates it."""
 
     def transaction(self) -> AbstractContextManager[Cursor]:
-        """A transaction, committed at the end of the block.
+        """Return a context for a transaction, which is committed at the end of the block.
 
         Raises
         ------
         Unavailable: the database did not answer; whether it has committed may be unknown.
-        SinkError: it refused.
+        SinkError: the database refused a statement or the connection.
         """
 
     def reading(self) -> AbstractContextManager[Cursor]:
-        """A look that changes nothing, and makes nothing that is not there.
+        """Return a context that only reads; it does not create a missing database.
 
         Raises
         ------
         Unavailable: the database did not answer.
-        SinkError: it refused.
+        SinkError: the database refused a statement or the connection.
         """
 
-    def load(self, cursor: Cursor, table: "Table", rows: list[Row]) -> None:
-        """Append rows to a table, or upsert them in order; all of them, or none.
+    def load(self, cursor: Cursor, table: "EventTable", rows: list[Row]) -> None:
+        """Append rows to a table, or upsert them in order: either all of them or none.
 
         Raises
         ------
-        RowsRefused: it does not take one of them; the transaction goes on.
+        RowsRefused: the database refuses one of the rows; the transaction can continue.
         """
 
     def quoted(self, table: str) -> str:
-        """A table's name as statements have it."""
+        """Return a table's name as it is written in statements."""
 
     def columns(self, cursor: Cursor, table: str) -> set[str]:
-        """A table's columns; none where there is no such table."""
+        """Return the names of a table's columns; empty if there is no such table."""
 
-    def unfit(self, cursor: Cursor, table: "Table") -> list[str]:
-        """Why a table that is there could not take the events as they are, or none at all; nothing, where it can."""
+    def unfit(self, cursor: Cursor, table: "EventTable") -> list[str]:
+        """Return the reasons why an existing table cannot store the events unchanged; empty if it can."""
 
     def too_long(self, name: str) -> bool:
-        """Whether the database would cut a name."""
+        """Whether the database would truncate a name."""
 
     def lock_books(self, cursor: Cursor) -> None:
-        """Wait until no other run makes the books, or a table, and let none until the transaction ends."""
+        """Lock the books until the transaction ends, so that no two runs create them, or a table, at once."""
 
-    def watch(self, cursor: Cursor, table: "Table") -> None:
-        """Have a table that was made here note that others insert rows."""
+    def watch(self, cursor: Cursor, table: "EventTable") -> None:
+        """Add a trigger to a table that Penstock created; it notes in the books that others have inserted rows."""
 
-    def watches(self, cursor: Cursor, table: "Table") -> bool:
-        """Whether it still does: who makes the table anew takes that away."""
+    def watches(self, cursor: Cursor, table: "EventTable") -> bool:
+        """Whether a table has the trigger of `watch`; a table that someone has dropped and created again has none."""
 
-    def writing(self, cursor: Cursor, table: "Table", run: str) -> AbstractContextManager[bool]:
-        """Whether a table is a run's; within the block it stays that, and what is inserted is not noted as others'."""
+    def writing(self, cursor: Cursor, table: "EventTable", run: str) -> AbstractContextManager[bool]:
+        """Yield whether a run owns a table; in the block the owner cannot change, and `watch`'s trigger ignores inserts."""
 
     def release(self, runs: Collection[str]) -> None:
-        """End what drivers of some runs have left open, which the one that follows them would wait for."""
+        """End the sessions that drivers of some runs have left open, as the next driver would wait for their locks."""
 
 
-class Table:
-    """The table of an event type: a column for each field."""
+class EventTable:
+    """The table for an event type, with a column for each field, and its SQL statements."""
 
     def __init__(self, name: str, event_type: type[Event], key: tuple[str, ...], database: Database) -> None:
         annotations = field_types(event_type, annotated=True)
@@ -159,14 +163,14 @@ class Table:
         self.quoted = database.quoted(name)
         self.columns = ", ".join(map(quoted, self.names))
         self.kinds = {field: kind_of(annotation) for field, annotation in annotations.items()}
-        """Of the columns' values; None of lists, dicts and events."""
+        """The kind of each column's values; None for lists, dicts and events."""
         self.limits: dict[int, int] = {}
-        """The greatest lengths of texts, by the places of columns that cut blanks beyond them."""
+        """The greatest length of a text, by the index of the column, for columns that cut blanks beyond that length."""
         self._types = {field: database.nested if kind is None else database.type_of(kind) for field, kind in self.kinds.items()}
         self._may_miss = {field for field, annotation in annotations.items() if optional(annotation)}
 
     def created(self) -> str:
-        """The statement that makes it."""
+        """Return the statement that creates the table."""
         columns = [
             f"{quoted(field)} {kind}{'' if field in self._may_miss else ' NOT NULL'}" for field, kind in self._types.items()
         ]
@@ -175,7 +179,7 @@ class Table:
         return f"CREATE TABLE IF NOT EXISTS {self.quoted} ({', '.join(columns)})"
 
     def upserted(self, rows: str) -> str:
-        """The statement that upserts what ``rows``, a clause, yields."""
+        """Return the statement that inserts or upserts the rows of a clause, ``VALUES ...`` or ``SELECT ...``."""
         if not self.key:
             return f"INSERT INTO {self.quoted} ({self.columns}) {rows}"
         rest = [f"{quoted(name)} = excluded.{quoted(name)}" for name in self.names if name not in self.key]
@@ -185,12 +189,12 @@ class Table:
 
 
 class TableSink(BoundSink):
-    """A table that is written batch by batch.
+    """A sink that writes each micro-batch to a table in one transaction.
 
     Parameters
     ----------
-    name: the table's; the sink's unless given.
-    fresh: what becomes of rows that may be others' where a run is discarded: ``keep`` or ``empty``; refused unless given.
+    name: of the table; None for the sink's name.
+    fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
     """
 
     def __init__(self, sink: Sink, database: Database, name: str | None, files: SinkFiles, fresh: str | None = None) -> None:
@@ -198,21 +202,22 @@ class TableSink(BoundSink):
         self.place, self.keeps_last = f"table {name or sink.name} of {database.place}", bool(sink.key)
         self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
-        self._table = Table(name or sink.name, sink.stream.event_type, sink.key, database)
+        self._table = EventTable(name or sink.name, sink.stream.event_type, sink.key, database)
         self._nested = [field for field, kind in self._table.kinds.items() if kind is None]
         refuse_optional_key(sink, self._codec.schema)
-        for one in (*(name or sink.name).split("."), *self._table.names):
-            if database.too_long(one):
+        for identifier in (*(name or sink.name).split("."), *self._table.names):
+            if database.too_long(identifier):
                 raise ConfigurationError(
-                    f"Sink {sink.name}: {database.uri} cuts names at 63 bytes, and {one} is longer; give it another name."
+                    f"Sink {sink.name}: {database.uri} cuts names at 63 bytes, and {identifier} is longer; shorten it."
                 )
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
-        """What the first claim would make is not there yet, and nothing of it is made."""
-        self._again(lambda cursor: self._inspect(cursor, run, discarded))
+        """Check the table; neither the database, the table nor the books are created, and all of them may be missing."""
+        if self._database.is_there():
+            self._again(lambda cursor: self._inspect(cursor, run, discarded))
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
-        """A table that is there already must have the event's fields as columns."""
+        """Claim the table, and create it if there is none; an existing one must have a column for each field of the event."""
         self._database.release({run, *discarded})
         self._again(lambda cursor: self._claim(cursor, run, discarded))
         self._run = run
@@ -228,7 +233,7 @@ class TableSink(BoundSink):
         return self._again(lambda cursor: self._reached(cursor, group))
 
     def read(self) -> list[Any]:
-        """In the table's order."""
+        """Return the events in the order in which the database returns the rows."""
         rows = self._again(lambda cursor: self._all(cursor), reading=True)
         by_name = (dict(zip(self._table.names, row, strict=True)) for row in rows)
         return self._codec.from_rows(opened(row, self._nested) for row in by_name)
@@ -241,29 +246,30 @@ class TableSink(BoundSink):
             return -1
         cursor.execute(f"SELECT made FROM penstock_tables WHERE name = {mark}", (self._table.name,))
         (made,) = cursor.fetchone() or (False,)
-        anew = made and not self._database.watches(cursor, self._table) and not self._holds_rows(cursor)
-        return -1 if anew else int(row[0])
+        # The trigger is gone and the table is empty: someone has created it again since the batch was noted.
+        recreated = made and not self._database.watches(cursor, self._table) and not self._holds_rows(cursor)
+        return -1 if recreated else int(row[0])
 
     def _all(self, cursor: Cursor) -> list[Row]:
         cursor.execute(f"SELECT {self._table.columns} FROM {self._table.quoted}")
         return cursor.fetchall()
 
     def _inspect(self, cursor: Cursor, run: str, discarded: Collection[str]) -> "_Books":
-        """See that the table can be the run's; returns what the books say of it."""
+        """Check that the run may own the table; returns the table's entry in the books."""
         table = self._table
         books = self._books(cursor)
         if books.run not in ("", run) and books.run not in discarded:
             raise SinkError(other_run(self.files, self.place, f"{self.uri}?table=NAME"))
-        present = self._database.columns(cursor, table.name)
-        missing = [name for name in table.names if name not in present]
-        if present and missing:
+        columns = self._database.columns(cursor, table.name)
+        missing = [name for name in table.names if name not in columns]
+        if columns and missing:
             raise SinkError(
                 f"Sink {self.files.name}: table {table.name} has no column {', '.join(missing)}; add it, or choose another "
                 "table with ?table=NAME."
             )
-        if present:
+        if columns:
             refuse_unfit(self.files.name, f"table {table.name} of {self.uri}", self._database.unfit(cursor, table))
-        if books.run in discarded and present and self._fresh is None and not books.alone and self._holds_rows(cursor):
+        if books.run in discarded and columns and self._fresh is None and not books.alone and self._holds_rows(cursor):
             raise foreign(
                 self.files, self.place, "holds rows that were there before the run, or that another program has added"
             )
@@ -272,25 +278,25 @@ class TableSink(BoundSink):
     def _claim(self, cursor: Cursor, run: str, discarded: Collection[str]) -> None:
         table = self._table
         self._database.lock_books(cursor)
-        if not self._database.columns(cursor, "penstock_tables"):  # who may not make tables can use those that are there
+        if not self._database.columns(cursor, "penstock_tables"):  # a user who may not create tables can use existing ones
             for statement in BOOKS.split(";"):
                 cursor.execute(statement)
         books = self._inspect(cursor, run, discarded)
-        there = bool(self._database.columns(cursor, table.name))
+        exists = bool(self._database.columns(cursor, table.name))
         if books.run == run:
-            return  # if it was dropped, what it held is missed by who compares, and nothing is put in its place
-        if not there:
+            return  # a table that was dropped since is not created again, so that a comparison finds its rows missing
+        if not exists:
             cursor.execute(table.created())
         with self._database.writing(cursor, table, run):
-            cursor.execute(table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0"))  # is there a unique key?
+            cursor.execute(table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0"))  # needs a unique key
         if books.run and self._fresh != "keep":
             cursor.execute(f"DELETE FROM {table.quoted}")
-        if not there:
+        if not exists:
             self._database.watch(cursor, table)
         self._own(cursor, run, made=self._database.watches(cursor, table), others=self._holds_rows(cursor))
 
     def _own(self, cursor: Cursor, run: str, *, made: bool, others: bool) -> None:
-        """Write down whose the table is from now on, and that nothing has been delivered to it."""
+        """Record the run as the table's owner, and that it has delivered nothing yet."""
         name, mark = self._table.name, self._database.mark
         for books in ("penstock_batches", "penstock_tables"):
             cursor.execute(f"DELETE FROM {books} WHERE name = {mark}", (name,))
@@ -299,13 +305,13 @@ class TableSink(BoundSink):
         )
 
     def _books(self, cursor: Cursor) -> "_Books":
-        known = self._database.columns(cursor, "penstock_tables")
-        if not known:
+        columns = self._database.columns(cursor, "penstock_tables")
+        if not columns:
             return _Books("", made=False, others=False)
-        if "others" not in known:
+        if "others" not in columns:
             raise SinkError(
-                f"Sink {self.files.name}: the table penstock_tables of {self.uri} is of a version of Penstock before its "
-                "first release; drop it and penstock_batches, and choose another table."
+                f"Sink {self.files.name}: the table penstock_tables of {self.uri} was created by Penstock before its first "
+                "release; drop it and penstock_batches, and choose another table for the sink."
             )
         cursor.execute(f"SELECT run, made, others FROM penstock_tables WHERE name = {self._database.mark}", (self._table.name,))
         run, made, others = cursor.fetchone() or ("", False, False)
@@ -325,18 +331,18 @@ class TableSink(BoundSink):
                 "DO UPDATE SET batch = excluded.batch WHERE penstock_batches.batch < excluded.batch",
                 (self._table.name, group, batch),
             )
-            if cursor.rowcount:
+            if cursor.rowcount:  # none if this batch, or a later one, is in the books already
                 refused: list[Refused] = []
                 rows = self._rows(staged)
-                while some := list(islice(rows, AT_ONCE)):
-                    refused += self._loaded(cursor, some)
+                while chunk := list(islice(rows, AT_ONCE)):
+                    refused += self._loaded(cursor, chunk)
                 if self.refusals is not None:
                     self.refusals.write(group, batch, refused)
                 elif refused:
                     raise SinkError(f"Sink {self.files.name}: {refused[0].error}.")
 
     def _loaded(self, cursor: Cursor, rows: list[Row]) -> list[Refused]:
-        """Load rows, without those that the database refuses, which are found by halves."""
+        """Load rows, except those that the database refuses, and return these; they are found by bisection."""
         try:
             self._database.load(cursor, self._table, rows)
         except RowsRefused as error:
@@ -359,7 +365,7 @@ class TableSink(BoundSink):
                 yield from zip(*columns, strict=True)
 
     def _again(self, do: "_Work[Result]", *, reading: bool = False) -> Result:
-        """Do something in a transaction, and again while the database does not answer."""
+        """Call ``do`` in a transaction, and retry while the database does not answer; returns the result of ``do``."""
         begin = self._database.reading if reading else self._database.transaction
         began, pause = time.monotonic(), 0.1
         patience = PATIENCE_S if self._has_answered else AT_FIRST_S
@@ -380,7 +386,7 @@ class TableSink(BoundSink):
 
 
 class _Books(NamedTuple):
-    """What is written down of a table: the run, none if it is nobody's yet; see `BOOKS`."""
+    """A table's entry in the books (see `BOOKS`); ``run`` is empty if no run owns the table yet."""
 
     run: str
     made: bool
@@ -397,18 +403,18 @@ class _Work(Protocol[Done]):
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """Return a name as a quoted identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text as SQL has it."""
+    """Return a text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _values(column: pa.Array, kind: Kind | None) -> list[Any]:
-    """A column's values as a database takes them: nested ones as JSON, numbers that were staged as texts in the one way that
-    all equal ones have, for they may be keys."""
+    """Return a column's values as a database accepts them: nested ones as JSON. Numbers that were staged as texts get one
+    canonical text, so that equal numbers are equal keys."""
     values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
     if kind is None:
         return [None if value is None else msgspec.json.encode(value).decode() for value in values]
@@ -418,5 +424,5 @@ def _values(column: pa.Array, kind: Kind | None) -> list[Any]:
 
 
 def _opened(text: str | None) -> Any:
-    """What the text of a nested value stands for."""
+    """Return the nested value that a text of JSON encodes."""
     return None if text is None else msgspec.json.decode(text)

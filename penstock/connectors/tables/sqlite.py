@@ -1,4 +1,4 @@
-"""Tables in a SQLite file: the table sink for a laptop."""
+"""The table sink for SQLite, which needs no server."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
 from penstock.connectors.tables import rules
-from penstock.connectors.tables.sink import Cursor, Row, RowsRefused, Table, TableSink, Unavailable, literal, quoted
+from penstock.connectors.tables.sink import Cursor, EventTable, Row, RowsRefused, TableSink, Unavailable, literal, quoted
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.kinds.kind import Kind
@@ -20,7 +20,7 @@ from penstock.storage import durable
 
 
 class Sqlite:
-    """A SQLite file. Times are kept as ISO 8601 text, durations as seconds, decimals as text."""
+    """A SQLite file. Times are stored as ISO 8601 text, durations as seconds, decimals as text."""
 
     nested = "text"
     mark = "?"
@@ -31,6 +31,9 @@ class Sqlite:
 
     def type_of(self, kind: Kind) -> str:
         return kind.sqlite
+
+    def is_there(self) -> bool:
+        return self._path.exists()
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
@@ -51,7 +54,7 @@ class Sqlite:
             mend = (
                 "mend that, and run again"
                 if isinstance(error, sqlite3.IntegrityError)
-                else "free space, or name a file of SQLite's or a new one"
+                else "free space on the disk, or name a SQLite file or a new one"
             )
             raise SinkError(f"{self.uri} cannot be written: {error}; {mend}.") from error
 
@@ -61,9 +64,11 @@ class Sqlite:
             with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", timeout=30, uri=True)) as connection:
                 yield connection.cursor()
         except sqlite3.Error as error:
-            raise SinkError(f"{self.uri} cannot be read: {error}; see that it is there, and a file of SQLite's.") from error
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise Unavailable(str(error), "end the program that writes to it") from error
+            raise SinkError(f"{self.uri} cannot be read: {error}; check that it exists, and is a SQLite file.") from error
 
-    def load(self, cursor: Cursor, table: Table, rows: list[Row]) -> None:
+    def load(self, cursor: Cursor, table: EventTable, rows: list[Row]) -> None:
         statement = table.upserted(f"VALUES ({', '.join('?' * len(table.names))})")
         assert isinstance(cursor, sqlite3.Cursor)
         changes = [(place, kind.to_sqlite) for place, kind in enumerate(table.kinds.values()) if kind and kind.to_sqlite]
@@ -71,7 +76,7 @@ class Sqlite:
         try:
             cursor.executemany(statement, (_changed(row, changes) for row in rows))
         except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.OperationalError) as error:
-            if not cursor.connection.in_transaction:  # a trigger has rolled all of it back
+            if not cursor.connection.in_transaction:  # a trigger has rolled back the whole transaction
                 raise
             if isinstance(error, sqlite3.OperationalError) and not _is_of_a_row(cursor, statement, len(table.names), error):
                 raise
@@ -81,9 +86,9 @@ class Sqlite:
         cursor.execute("RELEASE penstock_rows")
 
     def lock_books(self, cursor: Cursor) -> None:
-        """Nothing: of transactions here, one runs at a time."""
+        """Do nothing, as SQLite runs one writing transaction at a time."""
 
-    def watch(self, cursor: Cursor, table: Table) -> None:
+    def watch(self, cursor: Cursor, table: EventTable) -> None:
         name, trigger = literal(table.name), quoted(f"penstock_others {table.name}")
         cursor.execute(
             f"CREATE TRIGGER {trigger} AFTER INSERT ON {table.quoted} "
@@ -91,7 +96,7 @@ class Sqlite:
             f"BEGIN UPDATE penstock_tables SET others = 1 WHERE name = {name}; END"
         )
 
-    def watches(self, cursor: Cursor, table: Table) -> bool:
+    def watches(self, cursor: Cursor, table: EventTable) -> bool:
         cursor.execute(
             "SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = ? AND tbl_name = ? COLLATE NOCASE",
             (f"penstock_others {table.name}", table.name),
@@ -99,13 +104,13 @@ class Sqlite:
         return cursor.fetchone() is not None
 
     @contextmanager
-    def writing(self, cursor: Cursor, table: Table, run: str) -> Iterator[bool]:
+    def writing(self, cursor: Cursor, table: EventTable, run: str) -> Iterator[bool]:
         cursor.execute("UPDATE penstock_tables SET writing = 1 WHERE name = ? AND run = ?", (table.name, run))
         yield bool(cursor.rowcount)
         cursor.execute("UPDATE penstock_tables SET writing = 0 WHERE name = ?", (table.name,))
 
     def release(self, runs: Collection[str]) -> None:
-        """Nothing: a driver that is paused in a transaction is waited for, and named by nobody."""
+        """Do nothing, as SQLite can neither list nor end the transactions of other processes."""
 
     def quoted(self, table: str) -> str:
         return quoted(table)
@@ -113,14 +118,14 @@ class Sqlite:
     def too_long(self, name: str) -> bool:
         return False
 
-    def unfit(self, cursor: Cursor, table: Table) -> list[str]:
-        """A column's affinity may make numbers of texts, and of numbers less exact ones."""
+    def unfit(self, cursor: Cursor, table: EventTable) -> list[str]:
+        """Find columns whose affinity would turn texts into numbers, or round numbers."""
         cursor.execute('SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?)', (table.name,))
         wrong = []
         for name, declared, never_null, default, key, hidden in cursor.fetchall():
             if name not in table.kinds:
                 if never_null and default is None and not key and not hidden:
-                    wrong.append(f"column {name} is never null, has no default, and is no field")
+                    wrong.append(f"column {name} is NOT NULL without a default, and the event has no such field")
                 continue
             kind, affinity = table.kinds[name], _affinity(declared)
             if hidden in (2, 3):
@@ -135,7 +140,7 @@ class Sqlite:
 
 
 def _is_of_a_row(cursor: sqlite3.Cursor, statement: str, values: int, error: sqlite3.OperationalError) -> bool:
-    """Whether it is an expression of the table's that fails for a row, as that of a check, and not the statement."""
+    """Whether an expression of the table, as of a CHECK constraint, fails for a row; the statement itself compiles then."""
     if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
         return False
     try:
@@ -146,18 +151,18 @@ def _is_of_a_row(cursor: sqlite3.Cursor, statement: str, values: int, error: sql
 
 
 NUMBERS = ("INTEGER", "REAL", "NUMERIC")
-"""Affinities by which a text that looks like a number becomes one: 007, or one of thirty digits."""
+"""Affinities that turn a text that looks like a number into one, and so change 007 or a number of thirty digits."""
 
 
 def _changing(kind: Kind) -> tuple[str, ...]:
-    """The affinities by which values of a kind would become others: numbers are kept as 15 digits in a text."""
+    """Return the affinities that would change values of a kind; TEXT would store numbers with 15 digits."""
     if kind.python in (str, Decimal) or kind.encode is not None:
         return NUMBERS
     return {int: ("REAL",), float: ("TEXT",), timedelta: ("TEXT",)}.get(kind.python, ())
 
 
 def _affinity(declared: str) -> str:
-    """What SQLite makes of a column's declared type (https://sqlite.org/datatype3.html, section 3.1)."""
+    """Return the affinity of a column's declared type (https://sqlite.org/datatype3.html, section 3.1)."""
     words = declared.upper()
     if "INT" in words:
         return "INTEGER"
@@ -169,7 +174,7 @@ def _affinity(declared: str) -> str:
 
 
 def _changed(row: Row, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> list[Any]:
-    """A row as SQLite takes it."""
+    """Convert a row to the values that SQLite stores; ``changes`` are functions by the index of the column."""
     values = list(row)
     for place, change in changes:
         if values[place] is not None:

@@ -39,7 +39,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class Sums:
+class PageCounts:
     """A function for `mapInArrow`: count the instances on pages by element and new partition, with their checksum."""
 
     homes: Homes

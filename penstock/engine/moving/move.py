@@ -16,7 +16,7 @@ from penstock.connectors.checkpoint import batches, clear_checkpoint, offsets_ch
 from penstock.engine.moving.continuing import Begun, continue_in
 from penstock.engine.moving.seeding import (
     UNREADABLE,
-    Counted,
+    InstanceCounts,
     Links,
     OldState,
     clocks_of,
@@ -180,7 +180,7 @@ class Move:
     def _is_timed(self, group: Group) -> bool:
         return any(source.event_time is not None for source in self._binding.part(group).sources)
 
-    def _move_state(self, spark: SparkSession, begun: list[Begun], say: Say) -> Counted | None:
+    def _move_state(self, spark: SparkSession, begun: list[Begun], say: Say) -> InstanceCounts | None:
         """Copy all instances of the old groups to the new ones, and return their counts; None if no new group has state."""
         binding = self._binding
         parts = {group.name: binding.part(group) for group in self._made if _continued_by(group, self._reads(group), begun)}
@@ -215,7 +215,7 @@ class Move:
             )
         return counted
 
-    def _continue(self, group: Group, begun: list[Begun], moved: Counted | None) -> None:
+    def _continue(self, group: Group, begun: list[Begun], moved: InstanceCounts | None) -> None:
         """Let a new group go on where the old ones ended. Its ledger begins with a record of the moved instances."""
         reads, checkpoint = self._reads(group), self._recording.checkpoint(group.name)
         concerned = _continued_by(group, reads, begun)
@@ -251,16 +251,19 @@ class Move:
             partitions=self._binding.wanted.partitions,
             first={**layout.first, **{group.name: first for group in self._made}},
             former=[*layout.former, *former],
-            handed_before={**layout.handed_before, **{group.name: self._handed(group) for group in self._made}},
+            handed_before={**layout.handed_before, **self._handed()},
         )
 
-    def _handed(self, group: Group) -> dict[str, Seen]:
-        """Return the events that were handed on, until now, of each stream that a new group reads from others."""
+    def _handed(self) -> dict[str, dict[str, Seen]]:
+        """Return, by new group, the events that were handed on until now of each stream that it reads from others."""
         counts = Counts()
         for name in (*(former.name for former in self._binding.layout.former), *(group.name for group in self._binding.groups)):
             for record in records_in(self._recording.ledger(name)):
-                counts.merge(record)
-        return {name: handed_on(counts, name) for name in self._reads(group) if name not in group.sources}
+                counts.merge(Counts(outputs=record.outputs, handed=record.handed))
+        return {
+            group.name: {name: handed_on(counts, name) for name in self._reads(group) if name not in group.sources}
+            for group in self._made
+        }
 
     @staticmethod
     def _described(layout: Layout, groups: list[Group]) -> Division:
@@ -277,7 +280,7 @@ def _continued_by(group: Group, reads: Collection[str], begun: Iterable[Begun]) 
     return [old for old in begun if _shares(group, reads, old.group, old.sources)]
 
 
-def _expected(counted: Counted) -> float:
+def _expected(counted: InstanceCounts) -> float:
     return ASSUMED_S + counted.total / ASSUMED_RATE
 
 

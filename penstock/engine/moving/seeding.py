@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import TimerValues
 
 from penstock.app.topology import Topology
-from penstock.engine.moving.entries import ENTRIES, PAGES, SUMS, Divisions, Homes, Spread, Sums, pack
+from penstock.engine.moving.entries import ENTRIES, PAGES, SUMS, Divisions, Homes, PageCounts, Spread, pack
 from penstock.engine.query.compile import bucket_labels, with_watermark
 from penstock.engine.query.stateful import HopProcessor, time_mode_of
 from penstock.engine.session.spark import having
@@ -35,7 +35,7 @@ HEADERS = "hop int, bucket int, element string, page int, content binary, due bi
 """The columns of a `HeaderRow`; ``due`` is in milliseconds since the epoch."""
 
 
-class Counted(NamedTuple):
+class InstanceCounts(NamedTuple):
     """The content of a state: live instances and their bytes by element and partition, and a checksum over all."""
 
     instances: dict[tuple[str, int], int]
@@ -92,17 +92,17 @@ class OldState:
         return frame
 
 
-def count(pages: DataFrame, homes: Homes) -> Counted:
+def count(pages: DataFrame, homes: Homes) -> InstanceCounts:
     """Count the instances on pages, by element and by the partition to which they belong in the new layout."""
     with having(pages.sparkSession, FEW_ROWS):
-        sums = pages.mapInArrow(Sums(homes), from_arrow_schema(SUMS))
+        sums = pages.mapInArrow(PageCounts(homes), from_arrow_schema(SUMS))
         rows = sums.groupBy("element", "bucket").agg(*(F.sum(name).alias(name) for name in SUMS.names[2:])).collect()
     instances = {(row["element"], row["bucket"]): int(row["instances"]) for row in rows}
     sizes = {(row["element"], row["bucket"]): int(row["bytes"]) for row in rows}
-    return Counted(instances, sizes, sum(int(row["checksum"]) for row in rows))
+    return InstanceCounts(instances, sizes, sum(int(row["checksum"]) for row in rows))
 
 
-def divided(counted: Counted) -> Divisions:
+def divided(counted: InstanceCounts) -> Divisions:
     """Return the number of pages for the counted instances, by element and partition."""
     return {where: pages_for(instances, counted.bytes[where]) for where, instances in counted.instances.items()}
 

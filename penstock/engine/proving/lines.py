@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any
 
 
-class Killed(BaseException):
+class DriverKilled(BaseException):
     """Simulates that the driver is killed. A `BaseException`, so that the function does not handle it as an error."""
 
 
@@ -14,7 +14,7 @@ class Failed(RuntimeError):
     """Simulates a failing call, such as one to a sink that does not answer."""
 
 
-class Lines:
+class LineTracer:
     """Runs a function, and either records which lines of its file are executed, or raises before one of them.
 
     A line that is executed again, in a loop or as a block ends, counts once.
@@ -29,7 +29,7 @@ class Lines:
         self.executed: list[int] = []
         """The numbers of executed lines, in the order of their first execution."""
         self._at: int | None = None
-        self._error: type[BaseException] = Killed
+        self._error: type[BaseException] = DriverKilled
         self.raised = False
         """Whether the error was raised."""
 

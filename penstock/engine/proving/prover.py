@@ -10,9 +10,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.engine.proving.lines import Failed, Killed, Lines
-from penstock.engine.proving.query import UserQuery, World
-from penstock.engine.proving.verdict import Schedule, Trial, Verdict
+from penstock.engine.proving.lines import DriverKilled, Failed, LineTracer
+from penstock.engine.proving.query import QueryWorld, UserQuery
+from penstock.engine.proving.verdict import Disturbance, QueryVerdict, TrialResult
 from penstock.errors import ConfigurationError, RunFailedError
 
 FILES = 3
@@ -47,10 +47,10 @@ class QueryProver:
         self._lines = lines
         self._schema = query.schema or _schema_of(spark, sample)
         self._deadline = time.monotonic() + seconds
-        self._number, self._trials, self._notes = 0, list[Trial](), list[str]()
+        self._number, self._trials, self._notes = 0, list[TrialResult](), list[str]()
         self._expected: list[str] = []
 
-    def prove(self) -> Verdict:
+    def prove(self) -> QueryVerdict:
         """Run all schedules for which there is time.
 
         Raises
@@ -73,33 +73,35 @@ class QueryProver:
         # A micro-batch that has others before and after it shows effects on both.
         middle = min(1, batches - 1)
         places, name = _places(executed, middle), Path(self._query.file).name
-        self._try(Schedule("repeat", "the same once more, from its beginning"), self._again(files))
+        self._try(Disturbance("repeat", "the same once more, from its beginning"), self._again(files))
         words = f"the driver is killed when the sink has taken micro-batch {middle}, and before its commit is written"
-        self._try(Schedule("replay", words, middle, 1), self._without_commit(files, middle))
+        self._try(Disturbance("replay", words, middle, 1), self._without_commit(files, middle))
         if not self._trials[1:]:
             raise ConfigurationError("There was no time to try anything: allow more, as --seconds 120.")
         if has_log:
             words = f"the driver is killed when files of micro-batch {middle} are there, and not yet in the sink's log"
-            self._try(Schedule("replay", words, middle, 1), self._without_commit(files, middle, files_too=True))
+            self._try(Disturbance("replay", words, middle, 1), self._without_commit(files, middle, files_too=True))
         for line, batch in places:
             words = f"the driver is killed in micro-batch {batch}, before line {line} of {name}"
-            self._try(Schedule("replay", words, batch, 0), self._at_line(files, batch, line, Killed))
+            self._try(Disturbance("replay", words, batch, 0), self._at_line(files, batch, line, DriverKilled))
         words = f"the driver is stopped after micro-batch {middle}, and started again"
-        self._try(Schedule("restart", words, middle, 2), self._restarted(files, middle))
+        self._try(Disturbance("restart", words, middle, 2), self._restarted(files, middle))
         for line, batch in places:
             words = f"line {line} of {name} raises an error in micro-batch {batch}, once"
-            self._try(Schedule("error", words, batch, 1), self._at_line(files, batch, line, Failed))
-        self._try(Schedule("cut", "the input in one micro-batch"), self._again(self._cut(1)))
-        self._try(Schedule("cut", "the input in other micro-batches"), self._again(self._cut(FILES + 2)))
-        return Verdict(self._query.reference, len(self._expected), batches, self._trials, self._notes)
+            self._try(Disturbance("error", words, batch, 1), self._at_line(files, batch, line, Failed))
+        self._try(Disturbance("cut", "the input in one micro-batch"), self._again(self._cut(1)))
+        self._try(Disturbance("cut", "the input in other micro-batches"), self._again(self._cut(FILES + 2)))
+        return QueryVerdict(self._query.reference, len(self._expected), batches, self._trials, self._notes)
 
     # --- schedules ------------------------------------------------------------------------------
 
-    def _again(self, files: list[bytes]) -> Callable[[], tuple[World, str]]:
+    def _again(self, files: list[bytes]) -> Callable[[], tuple[QueryWorld, str]]:
         return lambda: self._ran(files)
 
-    def _without_commit(self, files: list[bytes], batch: int, *, files_too: bool = False) -> Callable[[], tuple[World, str]]:
-        def run() -> tuple[World, str]:
+    def _without_commit(
+        self, files: list[bytes], batch: int, *, files_too: bool = False
+    ) -> Callable[[], tuple[QueryWorld, str]]:
+        def run() -> tuple[QueryWorld, str]:
             world = self._world(files)
             world.give(batch + 1)
             failed = world.run()
@@ -113,8 +115,8 @@ class QueryProver:
 
         return run
 
-    def _restarted(self, files: list[bytes], batch: int) -> Callable[[], tuple[World, str]]:
-        def run() -> tuple[World, str]:
+    def _restarted(self, files: list[bytes], batch: int) -> Callable[[], tuple[QueryWorld, str]]:
+        def run() -> tuple[QueryWorld, str]:
             world = self._world(files)
             world.give(batch + 1)
             failed = world.run()
@@ -125,11 +127,11 @@ class QueryProver:
 
     def _at_line(
         self, files: list[bytes], batch: int, line: int, error: type[BaseException]
-    ) -> Callable[[], tuple[World, str]]:
+    ) -> Callable[[], tuple[QueryWorld, str]]:
         """Raise when ``foreachBatch`` reaches a line in a micro-batch; then start the query again."""
 
-        def run() -> tuple[World, str]:
-            world, lines, calls = self._world(files), Lines(self._query.file), Counter[int]()
+        def run() -> tuple[QueryWorld, str]:
+            world, lines, calls = self._world(files), LineTracer(self._query.file), Counter[int]()
 
             def change(function: Callable[..., Any]) -> Callable[..., Any]:
                 def called(frame: Any, number: int) -> Any:
@@ -140,7 +142,7 @@ class QueryProver:
                     message = ""
                     try:
                         return lines.call(function, frame, number)
-                    except Killed as end:  # so no code of the user has caught it
+                    except DriverKilled as end:  # so no code of the user has caught it
                         message = str(end)
                     raise RuntimeError(message)  # here, so that it keeps no frame of the function, with open files, alive
 
@@ -156,7 +158,7 @@ class QueryProver:
 
     # --- one run --------------------------------------------------------------------------------
 
-    def _try(self, schedule: Schedule, run: Callable[[], tuple[World, str]]) -> None:
+    def _try(self, schedule: Disturbance, run: Callable[[], tuple[QueryWorld, str]]) -> None:
         if time.monotonic() > self._deadline:
             self._note("there was no time for all schedules; see --seconds")
             return
@@ -170,7 +172,7 @@ class QueryProver:
         if note not in self._notes:
             self._notes.append(note)
 
-    def _ran(self, files: list[bytes], executed: dict[int, list[int]] | None = None) -> tuple[World, str]:
+    def _ran(self, files: list[bytes], executed: dict[int, list[int]] | None = None) -> tuple[QueryWorld, str]:
         """Run the query on all files. ``executed`` receives the lines that ``foreachBatch`` executed, by micro-batch."""
         world = self._world(files)
         world.give(len(files))
@@ -178,7 +180,7 @@ class QueryProver:
 
         def change(function: Callable[..., Any]) -> Callable[..., Any]:
             def called(frame: Any, number: int) -> Any:
-                lines = Lines(self._query.file)
+                lines = LineTracer(self._query.file)
                 lines_by_batch[number] = lines.executed
                 return lines.call(function, frame, number)
 
@@ -186,9 +188,9 @@ class QueryProver:
 
         return world, world.run(change)
 
-    def _world(self, files: list[bytes]) -> World:
+    def _world(self, files: list[bytes]) -> QueryWorld:
         self._number += 1
-        return World(self._spark, self._query, self._place / f"{self._number:03d}", files, self._schema)
+        return QueryWorld(self._spark, self._query, self._place / f"{self._number:03d}", files, self._schema)
 
     def _cut(self, number: int) -> list[bytes]:
         size = -(-len(self._lines) // number)
@@ -209,10 +211,12 @@ def _schema_of(spark: SparkSession, sample: Path) -> str:
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in spark.read.json(str(sample)).schema)
 
 
-def _compared(schedule: Schedule, expected: list[str], found: list[str], failed: str) -> Trial:
+def _compared(schedule: Disturbance, expected: list[str], found: list[str], failed: str) -> TrialResult:
     if failed:
-        return Trial(schedule, failed=failed)
+        return TrialResult(schedule, failed=failed)
     wanted, rows = Counter(expected), Counter(found)
     more = rows - wanted
     doubled = Counter({row: times for row, times in more.items() if row in wanted})
-    return Trial(schedule, sorted(doubled.elements()), sorted((wanted - rows).elements()), sorted((more - doubled).elements()))
+    return TrialResult(
+        schedule, sorted(doubled.elements()), sorted((wanted - rows).elements()), sorted((more - doubled).elements())
+    )

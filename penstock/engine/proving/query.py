@@ -117,7 +117,7 @@ def _read_files(spark: SparkSession, sink: str) -> Any:
     return spark.read.json(sink) if files else []
 
 
-class World:
+class QueryWorld:
     """A directory in which a query runs from its beginning, with input that is released file by file, a sink and a checkpoint.
 
     Parameters

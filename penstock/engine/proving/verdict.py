@@ -29,7 +29,7 @@ STEPS = {"offsets": "offsets written", "sink": "the sink's work", "commit": "com
 """The steps of Spark's protocol for each micro-batch."""
 
 
-class Schedule(msgspec.Struct, frozen=True):
+class Disturbance(msgspec.Struct, frozen=True):
     """One way to disturb a query.
 
     Parameters
@@ -44,7 +44,7 @@ class Schedule(msgspec.Struct, frozen=True):
     step: int | None = None
 
 
-class Trial(msgspec.Struct):
+class TrialResult(msgspec.Struct):
     """The result of a schedule: how its rows differ from those of the undisturbed query.
 
     Parameters
@@ -53,7 +53,7 @@ class Trial(msgspec.Struct):
     failed: the error if the query could not go on; empty otherwise.
     """
 
-    schedule: Schedule
+    schedule: Disturbance
     doubled: Rows = []
     missing: Rows = []
     other: Rows = []
@@ -77,7 +77,7 @@ class Trial(msgspec.Struct):
                 return "lossy" if self.missing else "differs" if self.other else "at least once"
 
 
-class Verdict(msgspec.Struct):
+class QueryVerdict(msgspec.Struct):
     """The result of the prover for a query.
 
     Parameters
@@ -88,7 +88,7 @@ class Verdict(msgspec.Struct):
     query: str
     rows: int
     microbatches: int
-    trials: list[Trial]
+    trials: list[TrialResult]
     notes: list[str]
 
     @property
@@ -134,7 +134,7 @@ class Verdict(msgspec.Struct):
             batches=self.microbatches,
         )
 
-    def _drawn(self, trial: Trial) -> str:
+    def _drawn(self, trial: TrialResult) -> str:
         """Draw a trial in HTML, with a timeline unless its micro-batches are cut differently."""
         schedule = trial.schedule
         batches = [] if schedule.kind == "cut" else range(self.microbatches)
@@ -197,7 +197,7 @@ ul {{ font: 13px/1.5 ui-monospace, monospace; overflow-x: auto }}
 """
 
 
-def _said(trial: Trial) -> list[str]:
+def _said(trial: TrialResult) -> list[str]:
     lines = [f"the query failed: {trial.failed}"] if trial.failed else []
     for rows, word in ((trial.missing, "missing"), (trial.doubled, "too many"), (trial.other, "other")):
         lines += [f"{word}: {row}" for row in rows[:SHOWN]]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -83,6 +84,8 @@ class _Rows:
 
     def __init__(self, bound: "BoundSource", number: int) -> None:
         self._kind, self._frames, self._files, self._number = bound.rows, bound.frames, bound.files, number
+        self._salt = crc32(bound.source.name.encode())
+        """By which the sources of one group differ from those of another, whose rows may have the same places."""
         self._done = 0
 
     def enter(self, entrance: Entrance, batch: pa.RecordBatch, partition: int) -> Iterator[None]:
@@ -102,7 +105,7 @@ class _Rows:
                 if isinstance(part, pa.RecordBatch) and BORN in part.schema.names:  # from another group
                     born, root = part.column(BORN).to_numpy(), _roots(part)
                     part = part.select(entrance.schema.names)
-                lineage = LineageColumns.read(born, major, self._minor(rows, partition), row["now"], root)
+                lineage = LineageColumns.read(born, major, self._minor(rows, partition), row["now"] ^ self._salt, root)
                 if root is not None:
                     entrance.note_taken(lineage)
                 entrance.take(part, self._kind, lineage)
@@ -120,9 +123,9 @@ class _Rows:
         else:
             minor = self._minor(rows, partition)
         born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
-        now = batch.column("now")[0].as_py() if rows else 0
+        salt = self._salt ^ (batch.column("now")[0].as_py() if rows else 0)
         root = batch.column("root").to_numpy() if "root" in batch.schema.names else None
-        return LineageColumns.read(born, major, minor, now, root)
+        return LineageColumns.read(born, major, minor, salt, root)
 
 
 def _roots(part: pa.RecordBatch) -> NDArray[np.int64]:

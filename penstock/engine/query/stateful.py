@@ -9,7 +9,7 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from penstock.errors import TopologyError
-from penstock.runtime.arrivals import Arrivals
+from penstock.runtime.arrivals import ArrivedBlocks
 from penstock.runtime.hop import Hop
 from penstock.runtime.log import listen
 from penstock.runtime.output import FileOutput
@@ -71,7 +71,7 @@ class HopProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
         """Called by Spark with all rows of a partition."""
         wiring = self._reference.resolve()
-        arrivals = Arrivals(wiring, _local_directory())
+        arrivals = ArrivedBlocks(wiring, _local_directory())
         now = 0.0
         for frame in rows:
             hop = frame["hop"]
@@ -91,7 +91,7 @@ class HopProcessor(StatefulProcessor):
         if self._hop < wiring.hops:
             moment = timerValues.getCurrentProcessingTimeInMs() * 1000
             stage.outbox.tell_time(moment, wiring.partitions)
-        yield from self._run(stage, Arrivals(wiring), timerValues, 0.0)
+        yield from self._run(stage, ArrivedBlocks(wiring), timerValues, 0.0)
 
     def close(self) -> None:
         """Called by Spark at the end; there is nothing to release."""
@@ -103,7 +103,7 @@ class HopProcessor(StatefulProcessor):
         output = FileOutput(wiring.sinks, f"{self._hop}-{partition:05d}{call}")
         return Stage(wiring, self._hop, partition, output)
 
-    def _run(self, stage: Stage, arrivals: Arrivals, timers: TimerValues, now: float) -> Iterator[pd.DataFrame]:
+    def _run(self, stage: Stage, arrivals: ArrivedBlocks, timers: TimerValues, now: float) -> Iterator[pd.DataFrame]:
         processing_ms, watermark_ms = timers.getCurrentProcessingTimeInMs(), timers.getCurrentWatermarkInMs()
         if processing_ms > 0:
             now = processing_ms / 1000

@@ -111,17 +111,21 @@ class Ledger:
         if self._latest is not None:
             self._publish(self._latest, again=True)
 
-    def undelivered(self, label: str) -> int:
-        """Return how many rows for an output the last micro-batch has committed, and not delivered."""
-        files = [] if self._latest is None else [file for file in self._latest.files if file.sink == label]
-        return sum(file.rows for file in files if path_of(file.staged).exists())
+    def owes(self, label: str) -> bool:
+        """Whether files of the last micro-batch for an output are still to be delivered."""
+        sinks = {sink.files.label: sink.files for sink in self._sinks}
+        return bool(label in sinks and present([_moved(file, sinks[label]) for file in self._latest_files(label)]))
 
     def owed(self, sink: BoundSink) -> int:
         """Return the last batch, in a sink's numbering, that it must hold: not one whose files are all still staged."""
         label = sink.files.label
-        files = [] if self._latest is None else [file for file in self._latest.files if file.sink == label]
+        files = self._latest_files(label)
         all_staged = files and len(present([_moved(file, sink.files) for file in files])) == len(files)
         return (self._before if all_staged else self.reached).get(label, -1)
+
+    def _latest_files(self, label: str) -> list[StagedFile]:
+        """Return the files of the last micro-batch for an output."""
+        return [] if self._latest is None else [file for file in self._latest.files if file.sink == label]
 
     def _recover(self) -> None:
         for record in self.records():

@@ -115,7 +115,7 @@ class MicroBatches:
                     lambda: self._is_idle(groups, queries),
                     lambda: self._has_ended(every, ending),
                     lambda: self._look(spark, groups, queries, started_us),
-                    lambda: self._note_progress(groups),
+                    lambda: self._note_progress([*every[: len(every) - len(groups)], *groups]),
                     lambda failed: self._again(spark, groups, queries, queries.index(failed), started_us),
                 )
             except PySparkException as error:
@@ -193,12 +193,12 @@ class MicroBatches:
                 self._totals.add(record, frozenset(former.external), frozenset(former.handed_on))
         for group in groups:
             for record in group.ledger.records():
+                self._failures.note(record.origins)
                 self._add(group, record)
 
     def _add(self, group: BoundGroup, record: BatchRecord) -> None:
         """Add a committed micro-batch to the run's counts."""
         self._totals.add(record, group.external, group.handed_on)
-        self._failures.note(record)
         if group.handed_on:
             read = Counts(sources=record.sources, taken=record.taken)
             self._read_by.setdefault(group.group.name, Counts()).merge(read)
@@ -211,6 +211,7 @@ class MicroBatches:
         PenstockError: a query failed.
         """
         groups = self._open()
+        self._count(groups)
         query: StreamingQuery | None = None
         try:
             for place in range(len(groups)):
@@ -341,9 +342,10 @@ class MicroBatches:
             record = BatchRecord.of(number, time.time_ns() // 1000, counted, offsets)
             with self._lock:
                 self._binding.recording.fix_state()
-                self._failures.judge(record)
+                failed = self._failures.judge(record)
                 if not group.ledger.commit(record):
                     return
+                self._failures.note(failed)
                 self._add(group, record)  # before the delivery, which may fail without undoing the commit
                 group.ledger.deliver(record)
             self._element_log.write(group.group.name, number, counted)
@@ -425,14 +427,17 @@ class MicroBatches:
         )
 
     def _handed(self, groups: list[BoundGroup], reader: BoundGroup, bound: BoundSource, position: Position) -> Place | None:
-        """Compare what groups have handed on of a stream with what one has read; None where the run does not know the first."""
+        """Compare what groups have handed on of a stream with what one has read.
+
+        Returns None where the run does not know the first: it was moved by an older version, or a delivery has failed, of which
+        a part may have arrived.
+        """
         layout, stream = self._binding.layout, bound.source.name
         before = layout.handed_before.get(reader.group.name, {} if reader.group.name not in layout.first else None)
-        if before is None:
+        if before is None or any(group.ledger.owes(label(stream, "hop")) for group in groups):
             return None
-        waiting = bound.reckon(position).queued + sum(group.ledger.undelivered(label(stream, "hop")) for group in groups)
-        handed, read = handed_on(self._totals, stream), read_on(self._read_by[reader.group.name], stream)
-        return between(handed, before.get(stream, Seen()), waiting, read)
+        handed, read = handed_on(self._totals, stream), read_on(self._read_by.get(reader.group.name, Counts()), stream)
+        return between(handed, before.get(stream, Seen()), bound.reckon(position).queued, read)
 
     def _reckoned(self, bound: BoundSource, position: Position) -> Reckoning:
         """Return a source's own count of its events that were read. If its offsets have gaps, they are counted one by one."""

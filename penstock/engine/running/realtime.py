@@ -36,7 +36,7 @@ from penstock.engine.session.versions import installed
 from penstock.errors import ConfigurationError
 from penstock.kinds.fields import raw_fields
 from penstock.runs.letters import topic_of_letters
-from penstock.runs.report import Outcome, Report
+from penstock.runs.report import EventCounts, Report
 from penstock.runtime.codec import Codec
 from penstock.runtime.modes import refuse_in_real_time
 from penstock.storage import durable
@@ -291,7 +291,7 @@ class RealTime:
             engine=f"spark {pyspark.__version__}, real-time mode",
             master=self._options.master,
             delivery="at least once",
-            counts=Outcome(accepted, accepted - queued - dead, dead, queued),
+            counts=EventCounts(accepted, accepted - queued - dead, dead, queued),
             dead_letter_topics=[dead_letters_of(bound.place).topic for bound in self._kafka()],
             units={"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
         )

@@ -18,6 +18,7 @@ import penstock
 from penstock.app.state import Schema, check_state_fits
 from penstock.connectors.checkpoint import clear_checkpoint
 from penstock.connectors.files.sink import remove_output
+from penstock.connectors.schedule import UNTOLD
 from penstock.connectors.source import BoundSource
 from penstock.engine.running.options import RETAIN
 from penstock.engine.session.versions import Spark, installed
@@ -40,7 +41,7 @@ from penstock.runs.files import (
     ledger_of,
 )
 from penstock.runs.manifest import Driver, Head, Manifest, SinkPlace, head_of, stored_manifest
-from penstock.runs.progress import ProgressFile, Sums
+from penstock.runs.progress import ProgressFile, ProgressSums
 from penstock.runs.report import Report, report_of_run
 from penstock.runs.starts import Environment, Start, note_start
 from penstock.runtime.output import DEAD_LETTERS
@@ -266,7 +267,7 @@ class Recording:
         """Record a progress report of Spark."""
         self._progress.note(progress)
 
-    def progress(self) -> Sums:
+    def progress(self) -> ProgressSums:
         """Return the sums over all progress reports of the run."""
         return self._progress.sums()
 
@@ -382,7 +383,7 @@ class Recording:
         # The same place may hold another topic or file by now, and the offsets of the old one would be wrong there.
         for name, identity in stored.identities.items():
             now = present.identities.get(name)
-            if identity is not None and now != identity:
+            if identity not in (None, now, UNTOLD):
                 raise ConfigurationError(
                     f"Source {name} is another {present.sources[name].partition(':')[0]} than the one that this run began "
                     f"with, though in the same place, and the offsets of the old one do not apply to it: put the old one back, "

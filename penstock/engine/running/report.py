@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 from penstock.app.topology import Topology
 from penstock.connectors.source import Reckoning
-from penstock.runs.progress import Sums
-from penstock.runs.report import ElementReport, Outcome, Report
+from penstock.runs.progress import ProgressSums
+from penstock.runs.report import ElementReport, EventCounts, Report
 from penstock.runs.totals import Totals
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import LETTERS
@@ -19,7 +19,7 @@ def report_of(
     topology: Topology,
     totals: Totals,
     reckonings: dict[str, Reckoning],
-    progress: Sums,
+    progress: ProgressSums,
     *,
     engine: str,
     master: str,
@@ -49,7 +49,7 @@ def report_of(
         application=topology.application,
         engine=engine,
         master=master,
-        counts=Outcome(
+        counts=EventCounts(
             accepted=committed + queued,
             processed=decoded - totals.dead_lettered,
             dead_lettered=totals.dead_lettered,

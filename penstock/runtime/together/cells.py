@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from penstock.app.window.aligned import Aligned, Panes, Sliding, Tumbling
 from penstock.app.window.sessions import Session, Sessions
-from penstock.app.window.windowed import Part, Windowed
+from penstock.app.window.windowed import Windowed, WindowPart
 from penstock.app.window.windowing import Windowing
 from penstock.runtime.together.adding import Ints, OneByOne
 
@@ -18,7 +18,7 @@ MOST = 200_000
 Bools = NDArray[np.bool_]
 
 
-class Place(NamedTuple):
+class WindowCell(NamedTuple):
     """A cell: a window of an instance.
 
     Parameters
@@ -46,7 +46,7 @@ class Cells(NamedTuple):
 
     rows: Ints
     at: Ints
-    places: list[Place]
+    places: list[WindowCell]
     late_in_part: int = 0
 
 
@@ -83,7 +83,7 @@ def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[
     return Cells(all_rows[order], *_by_start(windowing, all_starts[order], instances[all_rows[order]], states))
 
 
-def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[Any]) -> tuple[Ints, list[Place]]:
+def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[Any]) -> tuple[Ints, list[WindowCell]]:
     """Number the distinct pairs of instance and window start: returns the cell of each event, and the cells."""
     distinct, which = np.unique(starts, return_inverse=True)
     cells, at = np.unique(owners * len(distinct) + which, return_inverse=True)
@@ -91,7 +91,7 @@ def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[A
     places = []
     for instance, start in zip(owner_of_cell.tolist(), distinct[begins].tolist(), strict=True):
         known = start if start in states[instance].open else None
-        places.append(Place(instance, start, start + windowing.size_us, known))
+        places.append(WindowCell(instance, start, start + windowing.size_us, known))
     return at, places
 
 
@@ -122,7 +122,7 @@ def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any
         if known is not None:
             taken.add((instance, known))
             start, end = min(start, known[0]), max(end, known[1])
-        places.append(Place(instance, start, end, None if known is None else known[0]))
+        places.append(WindowCell(instance, start, end, None if known is None else known[0]))
     back = np.argsort(rows)  # to the order of delivery, which sums of floats depend on
     cells = Cells(rows[back], (np.cumsum(begins) - 1)[back], places)
     return _without(cells, apart, instances) if apart.any() else cells
@@ -158,7 +158,7 @@ def _without(cells: Cells, apart: Bools, instances: Ints) -> Cells:
     return Cells(rows, new_numbers[cells.at[is_taken]], [cells.places[cell] for cell in cells_left.tolist()])
 
 
-def _enter_spans(state: Any, place: Place, part: Part[Any]) -> None:
+def _enter_spans(state: Any, place: WindowCell, part: WindowPart[Any]) -> None:
     """Put a window with new events into an instance's state, and set its timer, as `Spans.on_event` does."""
     if place.known is not None and place.known != place.start:
         del state.open[place.known]
@@ -169,30 +169,30 @@ def _enter_spans(state: Any, place: Place, part: Part[Any]) -> None:
     state._wake_by(place.end)
 
 
-def _enter_panes(state: Any, place: Place, part: Part[Any]) -> None:
+def _enter_panes(state: Any, place: WindowCell, part: WindowPart[Any]) -> None:
     """Put a pane, which several windows share, into an instance's state, and set its timer."""
     if place.known is None:
         state.open[place.start] = part
         state.rearm()
 
 
-class Kind(NamedTuple):
+class WindowCells(NamedTuple):
     """The functions for one kind of windows: how events are divided into cells, and how a cell enters a state."""
 
     divide: Dividing
-    enter: Callable[[Any, Place, Part[Any]], None]
+    enter: Callable[[Any, WindowCell, WindowPart[Any]], None]
 
 
-KINDS: Mapping[tuple[type[Windowing], type[Windowed]], Kind] = {
-    (Tumbling, Aligned): Kind(_aligned, _enter_spans),
-    (Sliding, Aligned): Kind(_aligned, _enter_spans),
-    (Sliding, Panes): Kind(_panes, _enter_panes),
-    (Session, Sessions): Kind(_sessions, _enter_spans),
+KINDS: Mapping[tuple[type[Windowing], type[Windowed]], WindowCells] = {
+    (Tumbling, Aligned): WindowCells(_aligned, _enter_spans),
+    (Sliding, Aligned): WindowCells(_aligned, _enter_spans),
+    (Sliding, Panes): WindowCells(_panes, _enter_panes),
+    (Session, Sessions): WindowCells(_sessions, _enter_spans),
 }
 """By the exact classes of the windowing and of its state, as subclasses of either may behave otherwise."""
 
 
-def kind_of_windows(prototype: type[Windowed]) -> Kind | None:
+def kind_of_windows(prototype: type[Windowed]) -> WindowCells | None:
     """Return the functions by which a prototype's windows take many events at once; None if they take events one by one."""
     windowing, keeper = prototype.windowing, prototype.__mro__[1]
     if getattr(windowing, "zone", None) is not None:

@@ -10,12 +10,12 @@ from penstock.app.element import Element, InstanceContext
 from penstock.app.stepwise import field_of
 from penstock.app.stream import Source
 from penstock.app.window.aggregate import Reducing
-from penstock.app.window.windowed import Part, Windowed
+from penstock.app.window.windowed import Windowed, WindowPart
 from penstock.app.window.windowing import microseconds, of_watermark
 from penstock.runtime.instance import Instance
 from penstock.runtime.letters import FAULTS
 from penstock.runtime.together.adding import Adding, Ints, States, adding
-from penstock.runtime.together.cells import Cells, Kind, kind_of_windows
+from penstock.runtime.together.cells import Cells, WindowCells, kind_of_windows
 
 FEW = 32
 """Deliveries with fewer events are handled one by one, which is as fast."""
@@ -27,7 +27,7 @@ class Together:
     The result equals that of `Windowed.on_event` for each event; events for which this is not certain are left untouched.
     """
 
-    def __init__(self, element: Element, kind: Kind, ways: Sequence[Adding], context: InstanceContext) -> None:
+    def __init__(self, element: Element, kind: WindowCells, ways: Sequence[Adding], context: InstanceContext) -> None:
         self._prototype: type[Windowed] = element.body
         self._kind, self._ways, self._context = kind, ways, context
         self._body: Any = self._prototype.body
@@ -98,7 +98,7 @@ class Together:
         for place, *states in zip(cells.places, *made, strict=True):
             instance = instances[place.instance]
             windows = instance.state.open
-            part = Part(self._body(), place.end) if place.known is None else windows[place.known]
+            part = WindowPart(self._body(), place.end) if place.known is None else windows[place.known]
             for name, state in zip(names, states, strict=True):
                 setattr(part.state, name, state)
             context.due = instance.due
@@ -106,7 +106,7 @@ class Together:
             instance.due = context.due
 
 
-def ways_of(element: Element) -> tuple[Kind, list[Adding]] | str:
+def ways_of(element: Element) -> tuple[WindowCells, list[Adding]] | str:
     """Return the functions by which an element's windows and reducers take many events at once, or a text that says why not."""
     prototype = element.prototype
     if prototype is None or not issubclass(prototype, Windowed) or not issubclass(prototype.body, Reducing):

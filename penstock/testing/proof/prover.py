@@ -20,7 +20,7 @@ from penstock.testing.proof.shrinking import smallest
 from penstock.testing.proof.suspects import Cause, Part
 from penstock.testing.proof.trials import KINDS, SEEDS, SINGLES, Trial, Trials, changed
 from penstock.testing.proof.workers import Worker
-from penstock.testing.proof.world import Told
+from penstock.testing.proof.world import CodeFacts
 
 RUNS = 240
 SECONDS = 20.0
@@ -234,7 +234,7 @@ class Prover:
                 finding = Finding("effect", effect.element, effect.file, effect.line, effect.what, None)
                 self._findings.append(finding)
 
-    def _notes(self, told: Told) -> list[str]:
+    def _notes(self, told: CodeFacts) -> list[str]:
         notes = []
         moments = self._agreement.momentary(self._expected)
         for sink in self._topology.sinks:

@@ -14,7 +14,7 @@ from penstock.testing.proof.effects import Effect
 from penstock.testing.proof.outcome import Outcome
 from penstock.testing.proof.sample import Sample
 from penstock.testing.proof.schedule import Place, Schedule
-from penstock.testing.proof.world import Told
+from penstock.testing.proof.world import CodeFacts
 
 PATIENCE_S = 60.0
 """The most time that an answer of a worker may take."""
@@ -54,9 +54,9 @@ class Worker:
         outcome: Outcome = self._ask("run", schedule, kept)
         return outcome
 
-    def tell(self) -> Told:
+    def tell(self) -> CodeFacts:
         """Return the suspects in the application's code, and the effects it has had so far."""
-        facts: Told = self._ask("tell")
+        facts: CodeFacts = self._ask("tell")
         return facts
 
     def grown(self, schedule: Schedule) -> list[Effect]:

@@ -30,7 +30,7 @@ END_S = 400 * 86_400.0
 """By how much processing time is advanced after the input, twice, so that all its timers and expiries come due."""
 
 
-class Told(msgspec.Struct):
+class CodeFacts(msgspec.Struct):
     """Facts about the application's code: its suspects, where each element begins, and the effects seen so far."""
 
     suspects: list[Suspect]
@@ -60,11 +60,11 @@ class World:
                 self._run(app, schedule, move_on)
             return self._run(app, schedule, move_on)
 
-    def tell(self) -> Told:
+    def tell(self) -> CodeFacts:
         """Return the suspects in the code, and the effects it has had so far in this process."""
         elements = self._loaded().topology().elements
         first = {element.name: where for element in elements if (where := first_line(element)) is not None}
-        return Told([suspect for element in elements for suspect in suspects_of(element)], first, self._effects.found())
+        return CodeFacts([suspect for element in elements for suspect in suspects_of(element)], first, self._effects.found())
 
     def grown(self, schedule: Schedule) -> list[Effect]:
         """Return an effect for each list, and each file opened while the application was loaded, that grows with each run
