@@ -164,7 +164,7 @@ class ProcessingElement(msgspec.Struct, dict=True):
         elif after is not None and at is None and not self._context.event_time:
             self._context.due = self._context.now + seconds(after)
         else:
-            raise TypeError("set_timer takes at=, or (with timers on processing time) after=, and not both.")
+            raise TypeError("set_timer takes one of at= and after=; an element whose timers go by event time takes at= alone.")
 
     def cancel_timer(self) -> None:
         """Cancel the timer that this instance has set, if any."""

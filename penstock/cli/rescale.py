@@ -40,7 +40,9 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
     from penstock.engine import rescale as move
 
     if partitions is None and not groups:
-        raise ConfigurationError("Say what is to change: --partitions N, or --group ELEMENT=GROUP.")
+        raise ConfigurationError(
+            "Say what is to change: --partitions N, or --group ELEMENT=GROUP, by which elements are divided among Spark queries."
+        )
     if "/" in name:  # it is the run's directory
         runs, name = path_of(name).parent, path_of(name).name
     run = runs / name

@@ -192,8 +192,8 @@ class MicroBatchServer:
             return
         mend = "a smaller per_row" if math.isinf(self.cap) else "a larger cap"
         raise UnstableServerError(
-            f"The server is unstable: {self.arrival_rate:g} rows arrive per second and the largest batches take "
-            f"{self.max_arrival_rate:.6g}; give an arrival_rate below that or {mend}."
+            f"The server is unstable: {self.arrival_rate:g} rows arrive per second, and the largest batches take "
+            f"{self.max_arrival_rate:.6g} per second; give an arrival_rate below that or {mend}."
         )
 
 

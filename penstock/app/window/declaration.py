@@ -77,7 +77,9 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
         raise TopologyError(f"Element {name} has windows: give it on_event, and on_close for their results.")
     for hook in ("on_timer", "on_interval"):
         if overrides(body, hook):
-            raise TopologyError(f"Element {name} has windows, whose ends are its timers: put {hook} into an element without.")
+            raise TopologyError(
+                f"Element {name} has windows, and its timers fire where they end: put {hook} into an element without windows."
+            )
     window.check(name, body)
 
 

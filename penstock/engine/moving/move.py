@@ -161,7 +161,7 @@ class Move:
         if unreadable and not binding.options.master.startswith("local"):
             raise ConfigurationError(
                 f"{self._recording.directory} has {unreadable[0]!r} in its name, and Spark cannot read state from a path "
-                "with that: move the run on this machine (--master local[*]), or leave its layout as it is."
+                "with that, except with --master local[*]: change groups or partitions with that master, or leave them."
             )
         for group in self._made:
             wiring = binding.wiring(group, self._partitions).resolve()

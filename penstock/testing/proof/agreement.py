@@ -99,7 +99,10 @@ class Agreement:
         return None
 
     def momentary(self, *outcomes: Outcome) -> dict[str, tuple[str, ...] | None]:
-        """Return streams with momentary rows, with the JSON fields that name an instance; None where runs record the rows."""
+        """Return the streams with momentary rows, each with the JSON fields that name the instance that has emitted a row.
+
+        No fields, where none name it; None in place of fields, where the outcomes say themselves which rows are momentary.
+        """
         fields_of: dict[str, tuple[str, ...] | None] = {}
         for element in self._topology.in_order:
             inherited = [source for source in element.inputs if source.name in fields_of] if not element.keyed else []
