@@ -43,7 +43,7 @@ GIVEN = {
     "Optimum",
     "Recorded",
     "ResponseTime",
-    "Setting",
+    "OptimumSetting",
     "Simulation",
     "Solution",
     "SteadyState",

@@ -41,7 +41,7 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
 
     if partitions is None and not groups:
         raise ConfigurationError(
-            "Say what is to change: --partitions N, or --group ELEMENT=GROUP, by which elements are divided among Spark queries."
+            "Say what is to change: --partitions N, or --group ELEMENT=GROUP (which Spark query runs an element)."
         )
     if "/" in name:  # it is the run's directory
         runs, name = path_of(name).parent, path_of(name).name

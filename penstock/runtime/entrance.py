@@ -45,6 +45,11 @@ class Entrance:
         """The Arrow schema of the source's events."""
         return self._codec.schema
 
+    @property
+    def grouped(self) -> bool:
+        """Whether streams come to this group from others, or go to them."""
+        return self._stage.wiring.grouped
+
     def note_taken(self, lineage: LineageColumns) -> None:
         """Count events that another group has handed on."""
         self._stage.tally.taken.setdefault(self._source.name, Seen()).add_handed(lineage)

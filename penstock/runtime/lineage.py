@@ -62,12 +62,17 @@ class LineageColumns(NamedTuple):
 
         Parameters
         ----------
-        salt: differs between sources, and between the micro-batches of one.
+        salt: differs between sources, and between the micro-batches of one; 0 in a run of a single group.
         root: of events from another group, as it has told them; 0 where it has not.
         """
         own = hashed(major, minor, salt)
         root = own | 1 if root is None else np.where(root, root, own & ~1)
         return cls(born, np.full(len(born), NONE, np.int64), major, minor, root)
+
+    @classmethod
+    def within_group(cls, born: Ints, time: Ints, major: Ints, minor: Ints) -> "LineageColumns":
+        """Make the lineages of events of a run's only group, whose roots follow from the rest, for they have no salt."""
+        return cls(born, time, major, minor, np.where(major == LAST, 2 * minor, hashed(major, minor) | 1))
 
     @classmethod
     def uncaused(cls, born: Sequence[int], partition: int) -> "LineageColumns":

@@ -39,7 +39,7 @@ class Stage:
     def __init__(self, wiring: Wiring, number: int, partition: int, output: Output) -> None:
         self.wiring = wiring
         self.tally = Tally(stage=number, partition=partition)
-        self.outbox = Outbox()
+        self.outbox = Outbox(wiring.grouped)
         self.letters = DeadLetters(output, self.tally, wiring.on_error)
         self.greatest_time = NONE
         """The greatest event time of the source events that have entered here; microseconds since the epoch."""

@@ -46,11 +46,14 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     """A list in MessagePack; for elements of the batch dialect, an Arrow record batch without its schema."""
     lineage: memoryview
     """The columns of `LineageColumns`, one after another, as int64."""
+    rooted: bool = False
+    """Whether the roots are among these columns; otherwise they follow from the others."""
 
     @property
     def lineage_columns(self) -> LineageColumns:
         """The lineages of the events."""
-        return LineageColumns(*np.frombuffer(self.lineage, np.int64).reshape(len(LineageColumns._fields), -1))
+        columns = np.frombuffer(self.lineage, np.int64).reshape(5 if self.rooted else 4, -1)
+        return LineageColumns(*columns) if self.rooted else LineageColumns.within_group(*columns)
 
     @property
     def numbers(self) -> Ints:
@@ -67,9 +70,15 @@ class PackedBlock(NamedTuple):
 
 
 class Outbox:
-    """Blocks on their way to later stages."""
+    """Blocks on their way to later stages.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    grouped: whether the run has several groups, so that the roots of events are sent, too.
+    """
+
+    def __init__(self, grouped: bool = False) -> None:
+        self._grouped = grouped
         self._rows: list[tuple[int, int, bytes, int]] = []
         self._sent = 0
         self.bytes = 0
@@ -94,8 +103,8 @@ class Outbox:
         first = self._sent
         for rows in np.split(order, ends) if len(order) else ():
             for part in np.split(rows, range(EVENTS_PER_BLOCK, len(rows), EVENTS_PER_BLOCK)):
-                columns = np.stack([column[part] for column in lineage])
-                block = Block(target, first, memoryview(encode(part)), memoryview(columns.tobytes()))
+                columns = np.stack([column[part] for column in (lineage if self._grouped else lineage[:4])])
+                block = Block(target, first, memoryview(encode(part)), memoryview(columns.tobytes()), self._grouped)
                 packed.append(PackedBlock(int(buckets[part[0]]), self._encode(block), len(part)))
                 first += len(part)
         return packed

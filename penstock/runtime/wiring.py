@@ -44,7 +44,8 @@ class WiringReference(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=16)
 def _resolve(reference: WiringReference) -> "Wiring":
     topology = reference.application.load().topology().subset(reference.elements, reference.hops, reference.sources)
-    return Wiring(topology, reference.partitions, reference.sinks, reference.on_error, dict(reference.earlier))
+    grouped = bool(reference.hops) or any(source.name not in reference.sources for source in topology.sources)
+    return Wiring(topology, reference.partitions, reference.sinks, reference.on_error, dict(reference.earlier), grouped=grouped)
 
 
 class Wiring:
@@ -57,6 +58,7 @@ class Wiring:
     sinks: where each sink, and the dead letters, are staged.
     on_error: whether an event that fails becomes a dead letter, or stops the run.
     earlier: for elements that migrate state, the earlier forms in which it may be stored.
+    grouped: whether streams come from other groups, or go to them.
     """
 
     def __init__(
@@ -66,8 +68,11 @@ class Wiring:
         sinks: tuple[SinkFiles, ...],
         on_error: Literal["dead-letter", "stop"],
         earlier: Mapping[str, tuple[EarlierForm, ...]] | None = None,
+        *,
+        grouped: bool = False,
     ) -> None:
         self.topology = topology
+        self.grouped = grouped
         self.partitions = partitions
         self.sinks = sinks
         self.on_error = on_error

@@ -16,7 +16,7 @@ REMEMBERED = 16
 class HostNames:
     """The names by which a server may be addressed. The check defends against DNS rebinding by pages of other sites.
 
-    >>> names = Names(("events.example",))
+    >>> names = HostNames(("events.example",))
     >>> [names.has(host) for host in ("events.example:8470", "[::1]:8470", "localhost", "evil.example", "[::1")]
     [True, True, True, False, False]
 

@@ -91,7 +91,7 @@ class _Rows:
     def enter(self, entrance: Entrance, batch: pa.RecordBatch, partition: int) -> Iterator[None]:
         """Pass a batch of Spark's rows, or the parts of the files that they name, to the entrance; yields after each part."""
         if self._files is None:
-            lineage = self._lineage(batch, partition)
+            lineage = self._lineage(batch, partition, entrance.grouped)
             if "root" in batch.schema.names:
                 entrance.note_taken(lineage)
             _enter(entrance, batch, self._kind, self._frames, lineage)
@@ -105,7 +105,8 @@ class _Rows:
                 if isinstance(part, pa.RecordBatch) and BORN in part.schema.names:  # from another group
                     born, root = part.column(BORN).to_numpy(), _roots(part)
                     part = part.select(entrance.schema.names)
-                lineage = LineageColumns.read(born, major, self._minor(rows, partition), row["now"] ^ self._salt, root)
+                salt = row["now"] ^ self._salt if entrance.grouped else 0
+                lineage = LineageColumns.read(born, major, self._minor(rows, partition), salt, root)
                 if root is not None:
                     entrance.note_taken(lineage)
                 entrance.take(part, self._kind, lineage)
@@ -116,14 +117,14 @@ class _Rows:
         self._done += rows
         return np.arange(first, first + rows, dtype=np.int64)
 
-    def _lineage(self, batch: pa.RecordBatch, partition: int) -> LineageColumns:
+    def _lineage(self, batch: pa.RecordBatch, partition: int, grouped: bool) -> LineageColumns:
         rows = batch.num_rows
         if "minor" in batch.schema.names:
             minor = batch.column("minor").to_numpy() | (self._number << SOURCE_SHIFT)
         else:
             minor = self._minor(rows, partition)
         born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
-        salt = self._salt ^ (batch.column("now")[0].as_py() if rows else 0)
+        salt = batch.column("now")[0].as_py() ^ self._salt if grouped and rows else 0
         root = batch.column("root").to_numpy() if "root" in batch.schema.names else None
         return LineageColumns.read(born, major, minor, salt, root)
 
