@@ -216,15 +216,18 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
 
 
 def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -> tuple[Real, Real] | None:
-    """The windows of the series that shows best that rows come in a few moments, as files do; None if none shows it.
+    """Return the windows of the recording that shows best that rows come in a few moments, as those of a file do.
 
-    Back to back, a query that waits for rows sees within `POLL_S` when they come; with an interval it sees that they have come.
+    Returns None if no recording shows it. A query without a trigger interval shows it best: it looks for rows every `POLL_S`,
+    so the window before rows that have just come is empty, and that with them is short. Rows that come at one moment are called
+    a piece below. Pieces at even distances are returned as such.
 
     Parameters
     ----------
-    series: of each, its windows, and these split where a trigger found nothing.
+    series: of each recording, the widths (seconds) and rows of its windows; and the same, where a window that ends at a trigger
+        without rows is a window of its own.
     """
-    shown = [parted for whole, parted in series if _scatter(parted) > MOMENTS * max(_scatter(whole), 1.0)]
+    shown = [split for whole, split in series if _scatter(split) > MOMENTS * max(_scatter(whole), 1.0)]
     if not shown:
         return None
     widths, counts = min(shown, key=lambda pair: float(pair[0][pair[1] > 0].sum() / pair[0].sum()))

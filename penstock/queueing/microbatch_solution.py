@@ -103,7 +103,8 @@ class MicroBatchState:
         beyond = float(self.size_probabilities[self.sizes > self.server.cap].sum())
         if beyond > 1e-6:
             raise NotSolvableError(
-                f"The cap binds in a fraction {beyond:.1g} of batches: for latency quantiles, use simulate()."
+                f"More rows wait than the server's cap lets a batch take, in a fraction {beyond:.1g} of batches: for latency "
+                "quantiles, use simulate()."
             )
         high = self.mean_latency
         while self.survival(high) > 1 - p:

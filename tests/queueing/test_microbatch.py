@@ -104,7 +104,7 @@ def test_what_has_no_solution_is_refused_in_words():
     with pytest.raises(NotSolvableError, match="use simulate"):
         solve(MicroBatchServer(10.0, threshold=5, trigger_interval=1.0, fixed=0.1))
     capped = solve(MicroBatchServer(10.0, cap=12, fixed=1.0))
-    with pytest.raises(NotSolvableError, match="cap binds"):
+    with pytest.raises(NotSolvableError, match="cap lets a batch take"):
         capped.quantile(0.9)
     with pytest.raises(ConfigurationError, match="p is 99"):
         solve(MicroBatchServer(10.0, fixed=0.1)).quantile(99)
