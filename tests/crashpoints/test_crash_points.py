@@ -126,7 +126,8 @@ def test_files_between_groups_that_only_one_of_them_has_read_are_found_missing(p
                 file.unlink(missing_ok=True)
 
     monkeypatch.setattr(HopSource, "note_progress", removed)
-    assert first_wrong(place, "two-readers", KILL, "batches-third") is not None
+    with pytest.raises(AssertionError, match="missing|No such file"):
+        points_of(place, BY_NAME["two-readers"])
 
 
 def test_random_graphs_in_random_groups():
