@@ -110,6 +110,8 @@ class BrokerErrors:
         mend, reason = mend_of(cause), cause.str()
         if cause.code() == KafkaError._INVALID_ARG:
             return SourceError(f"{self._place}: a setting of the URI does not fit ({reason}); mend it.")
+        if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return SourceError(f"{self._place}: there is no such topic, or not any more; create it, or correct its name.")
         if mend is None:
             return SourceError(f"{self._place} cannot be reached ({reason}); check that a broker runs there, and the address.")
         if cause.code() == KafkaError._SSL:
