@@ -114,6 +114,8 @@ class Auditor:
             rows = replay.rows.get(sink.name, [])
             unstable = _counted(rows) != _counted(another.rows.get(sink.name, []))
             audit.sinks[sink.name] = self._audited(sink, self._sinks[sink.name], rows, unstable, moments.get(sink.stream.name))
+        if self._sample.share < 1 and not any(sink.expected or sink.held for sink in audit.sinks.values()):
+            self._unknown.append("the sample has no row: compare a larger share")
         if _letters_of(replay) != _letters_of(another):
             self._unknown.append(
                 "which events become dead letters differs in two runs of the same input; `penstock prove` says why"

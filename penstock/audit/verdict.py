@@ -110,7 +110,8 @@ class Audit(msgspec.Struct):
         for place, counts in self.dead_letters.items():
             lines.append(f"  dead letters of {place}: {counts['missing']} are missing, {counts['strange']} come of no input")
         lines += [f"  not known: {reason}" for reason in self.unknown]
-        return "\n".join([*lines, MEANINGS[self.verdict]])
+        whole = self.share == 1 or self.verdict != "sound"
+        return "\n".join([*lines, MEANINGS[self.verdict] if whole else SOUND_IN_SAMPLE])
 
 
 MEANINGS: dict[Verdict, str] = {
@@ -118,6 +119,9 @@ MEANINGS: dict[Verdict, str] = {
     "not sound": "Not sound: what the sinks hold is not what the input comes to.",
     "cannot tell": "Cannot tell: what could be looked at is sound, and not all could be.",
 }
+
+
+SOUND_IN_SAMPLE = "Sound in the sample: of the rows that were compared none is missing, too many, or of no input."
 
 
 def _said(name: str, sink: SinkAudit) -> list[str]:

@@ -205,6 +205,10 @@ def test_a_sample_has_a_row_in_both_places_or_in_neither(run_app, words):
     shares = [0.02, 0.1, 0.3, 0.6, 1]
     whole = [audited(result, "passed", sources, sample=RowSample(share)) for share in shares]
     assert [audit.verdict for audit in whole] == ["sound"] * len(shares)
+    assert ["Sound in the sample" in audit.to_text() for audit in whole] == [True] * (len(shares) - 1) + [False]
+    none = audited(result, "passed", sources, sample=RowSample(1e-9))
+    assert none.verdict == "cannot tell"
+    assert "the sample has no row" in none.to_text()
     sizes = [audit.sinks["Out"].held for audit in whole]
     assert sizes == sorted(set(sizes))
     assert sizes[-1] == 200
