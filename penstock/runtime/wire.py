@@ -52,7 +52,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     @property
     def lineage_columns(self) -> LineageColumns:
         """The lineages of the events."""
-        columns = np.frombuffer(self.lineage, np.int64).reshape(5 if self.rooted else 4, -1)
+        columns = np.frombuffer(self.lineage, np.int64).reshape(len(LineageColumns._fields) - (not self.rooted), -1)
         return LineageColumns(*columns) if self.rooted else LineageColumns.within_group(*columns)
 
     @property
@@ -103,7 +103,7 @@ class Outbox:
         first = self._sent
         for rows in np.split(order, ends) if len(order) else ():
             for part in np.split(rows, range(EVENTS_PER_BLOCK, len(rows), EVENTS_PER_BLOCK)):
-                columns = np.stack([column[part] for column in (lineage if self._grouped else lineage[:4])])
+                columns = np.stack([column[part] for column in (lineage if self._grouped else lineage[:-1])])
                 block = Block(target, first, memoryview(encode(part)), memoryview(columns.tobytes()), self._grouped)
                 packed.append(PackedBlock(int(buckets[part[0]]), self._encode(block), len(part)))
                 first += len(part)
