@@ -21,6 +21,7 @@ from penstock.errors import PenstockError
 from penstock.runs.batches import BatchRecord
 from penstock.runs.follower import Follower
 from penstock.runs.record import Record
+from penstock.runs.totals import Totals
 
 EVERY_S = 1.0
 GRACE_S = 3.0
@@ -49,6 +50,22 @@ def exporting(run: Path, endpoint: str) -> Iterator[None]:
         thread.join(GRACE_S)  # does not wait longer for a collector that does not respond
 
 
+class Processed:
+    """Counts processed events in steps that are never negative, as a counter cannot fall.
+
+    An event may fail after it was counted: in another group, or by a timer. It is then left out of the steps that follow.
+    """
+
+    def __init__(self) -> None:
+        self._owed = 0
+
+    def step(self, taken: int, failed: int) -> int:
+        """Return by how many the processed events grow when so many are taken in and so many have failed."""
+        grown = taken - failed - self._owed
+        self._owed = max(0, -grown)
+        return max(0, grown)
+
+
 class _Exporter:
     def __init__(self, run: Path, endpoint: str) -> None:
         self._run, self._since = run, time.time()
@@ -65,6 +82,7 @@ class _Exporter:
         self._events = meter.create_counter("penstock.events", "{event}", "Source events by what became of them")
         self._durations = meter.create_histogram("penstock.batch.duration", "s", "Of micro-batches")
         self._latencies = meter.create_histogram("penstock.latency.p95", "s", "The p95 of the results of each micro-batch")
+        self._processed = Processed()
         self._sent: dict[str, int] = {}
         self._counted: dict[str, int] = {}
         """By group: the last micro-batch whose span was sent, and the last one that was counted in the metrics."""
@@ -100,12 +118,12 @@ class _Exporter:
                 self._span(micro_batch, group, committed.get((group, micro_batch.number)))
 
     def _count(self, group: str, record: BatchRecord, external: frozenset[str]) -> None:
-        """Count a micro-batch's source events by outcome. Only external sources count, so that a hop's events count once."""
-        taken = sum(source.accepted for name, source in record.sources.items() if name in external)
-        dead = min(record.dead_lettered, taken)  # a timer may dead-letter an event that an earlier micro-batch has counted
-        if external:
-            self._events.add(taken - dead, {"outcome": "processed", "group": group})
-            self._events.add(dead, {"outcome": "dead_lettered", "group": group})
+        """Count a micro-batch's source events by outcome, as the report does: each once, whichever groups it passes."""
+        one = Totals()
+        one.add(record, external, frozenset())
+        taken = sum(source.accepted for source in one.sources.values())
+        self._events.add(self._processed.step(taken, one.dead_lettered), {"outcome": "processed", "group": group})
+        self._events.add(one.dead_lettered, {"outcome": "dead_lettered", "group": group})
         p95 = record.latency_ms.quantile(0.95)
         if p95 is not None:
             self._latencies.record(p95 / 1e3, {"group": group})

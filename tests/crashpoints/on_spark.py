@@ -1,10 +1,11 @@
-"""The same workloads on Spark itself, whose driver is killed before each step of the commit of a micro-batch.
+"""The same workloads on Spark itself, whose driver is killed before each step of the commit of a micro-batch, and of a move.
 
 Usage, of a start alone: python -m crashpoints.on_spark WORKLOAD WORLD [NAME OCCURRENCE]
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,20 @@ def steps(names: list[str]) -> list[str]:
     return [name for name in named if not any(part in name for part in SPARKS)]
 
 
+def steps_of_moves(names: list[str]) -> list[Step]:
+    """The points of a driver that are of a move: its new groups' ledgers, its manifest, its record, and what it removes."""
+    if "write runs/run/moves.jsonl" not in names:
+        return []
+    moved = names.index("write runs/run/moves.jsonl")
+    ours = re.compile(
+        r"(mkdir|rmdir) runs/run/moving(/\*|/pages)?|replace runs/run/batches-\w+@\d+\.jsonl|"
+        r"write runs/run/moves\.jsonl|(unlink|rmdir) runs/run/checkpoint/\w+(/metadata|/state)?"
+    )
+    once = [Step(name, 0) for name in dict.fromkeys(names) if ours.fullmatch(name)]
+    manifest = "replace runs/run/manifest.json"
+    return [*once, Step(manifest, names[:moved].count(manifest) - 1)]
+
+
 def started(workload: Workload, world: Path, step: Step | None = None) -> dict[str, Any] | None:
     """A start in a process of its own: what it has said, None where it was killed."""
     (world / SAID).unlink(missing_ok=True)
@@ -87,7 +102,7 @@ def tried(place: Place, workload: Workload, step: Step) -> str:
 
 
 def campaign(workloads: list[Workload], say: Callable[[str], None]) -> int:
-    """All steps of the second micro-batch of each group; returns how many tries have failed."""
+    """All steps of the second micro-batch of each group, and of moves; returns how many tries have failed."""
     wrong = 0
     for workload in workloads:
         with tempfile.TemporaryDirectory(prefix="crashpoints-") as base:
@@ -97,11 +112,12 @@ def campaign(workloads: list[Workload], say: Callable[[str], None]) -> int:
             assert ended is not None
             assert not ended["error"], ended["error"]
             names = steps(ended["points"])
-            second = [Step(name, 1) for name in dict.fromkeys(names) if names.count(name) > 1]
-            failed = [(step, said) for step in second if (said := tried(place, workload, step))]
+            points = [Step(name, 1) for name in dict.fromkeys(names) if names.count(name) > 1]
+            points += steps_of_moves(ended["points"])
+            failed = [(step, said) for step in points if (said := tried(place, workload, step))]
             for step, said in failed:
                 say(f"{workload.name}, before {step.name} ({step.occurrence}): {said}")
-            say(f"| {workload.name} | {len(second)} | {len(failed)} |")
+            say(f"| {workload.name} | {len(points)} | {len(failed)} |")
             wrong += len(failed)
     return wrong
 

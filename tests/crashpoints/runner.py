@@ -125,8 +125,13 @@ class Place:
             status = _waited(number)
         yield self._answer(status, answer)
 
-    def to_the_end(self, workload: Workload, **options: Any) -> Ended:
-        """A start that nothing befalls; its error is what is wrong with what is there then."""
+    def to_the_end(self, workload: Workload, *, paused: bool = False, **options: Any) -> Ended:
+        """A start that nothing befalls; its error is what is wrong with what is there then.
+
+        Parameters
+        ----------
+        paused: whether a driver has been paused and woken before.
+        """
 
         def do() -> str:
             try:
@@ -134,7 +139,7 @@ class Place:
             except ConfigurationError as refused:
                 if OVER not in str(refused):
                     raise
-            return amiss(workload, self.world)
+            return amiss(workload, self.world, paused=paused)
 
         return self.apart(do)
 
@@ -227,7 +232,8 @@ def tried(place: Place, workload: Workload, starts: tuple[Start, ...]) -> Verdic
         befell &= ended.killed
         if ended.error and OVER not in ended.error:
             return Verdict(workload.name, starts, f"start {number + 1} has failed: {ended.error}")
-    ended = place.to_the_end(workload, **_options(workload, len(starts)))
+    paused = any(start.how == PAUSE for start in starts)
+    ended = place.to_the_end(workload, paused=paused, **_options(workload, len(starts)))
     return Verdict(workload.name, starts, ended.error, len(ended.points), befell)
 
 
@@ -254,10 +260,10 @@ def _taken_over(place: Place, workload: Workload, start: Start) -> tuple[bool, s
     return paused, ""
 
 
-def amiss(workload: Workload, world: Path) -> str:
+def amiss(workload: Workload, world: Path, *, paused: bool = False) -> str:
     """What is wrong with what a run has left."""
     rows, letters = workload.expected()
-    found = workload.found(world)
+    found = workload.found(world, paused=paused)
     for sink, wanted in rows.items():
         if found[sink] != wanted:
             missing = [row for row in wanted if found[sink].count(row) < wanted.count(row)]

@@ -19,15 +19,17 @@ from urllib.parse import urlsplit
 import psycopg
 import pyarrow.parquet as pq
 import s3fs
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from fsspec.implementations.webhdfs import WebHDFS
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
-from penstock.engine.running.execution import run
+from penstock.connectors.kafka.topic import ID_HEADER
+from penstock.engine.running.execution import rescale, run
 from penstock.engine.running.options import RunOptions
 from penstock.engine.running.steering import Change
+from penstock.errors import ConfigurationError
 
 APPS = Path(__file__).parent / "crash_apps.py"
 Row = tuple[Any, ...]
@@ -52,7 +54,7 @@ class Workload:
     expected: of each sink, and the number of dead letters.
     server: which it needs; see `crash_servers`.
     before: what has been done before the first start under test.
-    first: what each start does before the run: what a client and an adapter do.
+    first: what each start does before the run: what a client and an adapter do, or a command before it.
     steering: makes what changes the run's settings on the way.
     """
 
@@ -71,10 +73,14 @@ class Workload:
     """Whether Spark itself has a part in it that the stand-in lacks."""
     ledger: str = "main"
     """What its first group's ledger is called."""
-    first: Callable[[Path], None] | None = None
+    first: Callable[[Path, RunOptions], None] | None = None
     steering: Callable[[Path], Any] | None = None
     apps: Path = APPS
     """The file of its application."""
+    repeats_when_paused: bool = False
+    """Whether a driver that is paused while it delivers, and followed, sends messages again, under the same identities: a Kafka
+    sink without transactions cannot be fenced.
+    """
     paces: Mapping[str, int] = field(default_factory=dict)
     """By the name of a group, how much slower it is than the others."""
 
@@ -85,29 +91,27 @@ class Workload:
     def start(self, world: Path, spark: Any, **options: Any) -> None:
         """A start of the run, as the command would."""
         app, application = self.load()
+        asked = RunOptions(
+            runs=world / "runs",
+            quiet=True,
+            spark=spark,
+            groups=self.groups,
+            hops=self.hops and self.filled(self.hops, world),
+            sources={name: self.filled(uri, world) for name, uri in self.sources.items()},
+            sinks={name: self.filled(uri, world) for name, uri in self.sinks.items()},
+            **{"name": "run", "until_idle": True, "partitions": 2, **self.options, **options},
+        )
         if self.first is not None:
-            self.first(world)
+            self.first(world, asked)
         if self.paces:
             spark.paces = self.paces
-        run(
-            app,
-            RunOptions(
-                runs=world / "runs",
-                quiet=True,
-                spark=spark,
-                groups=self.groups,
-                hops=self.hops and self.filled(self.hops, world),
-                sources={name: self.filled(uri, world) for name, uri in self.sources.items()},
-                sinks={name: self.filled(uri, world) for name, uri in self.sinks.items()},
-                **{"name": "run", "until_idle": True, "partitions": 2, **self.options, **options},
-            ),
-            application=application,
-            steering=None if self.steering is None else self.steering(world),
-        )
+        run(app, asked, application=application, steering=None if self.steering is None else self.steering(world))
 
-    def found(self, world: Path) -> Rows:
-        """What the sinks hold."""
-        return {name: rows_of(name, self.filled(self.sinks.get(name, ""), world), world) for name in self.expected()[0]}
+    def found(self, world: Path, *, paused: bool) -> Rows:
+        """What the sinks hold; where a driver was paused, as one reads them whose sinks may then repeat messages."""
+        uris = {name: self.filled(self.sinks.get(name, ""), world) for name in self.expected()[0]}
+        once = paused and self.repeats_when_paused
+        return {name: _once_each(uri) if once and uri else rows_of(name, uri, world) for name, uri in uris.items()}
 
     def filled(self, uri: str, world: Path) -> str:
         """A URI in a world."""
@@ -166,7 +170,17 @@ def _iceberg(catalog: Path) -> list[dict[str, Any]]:
 
 
 def _messages(brokers: str, topic: str) -> Iterator[dict[str, Any]]:
-    """Those of a topic whose transactions are committed."""
+    """The events in a topic whose transactions are committed."""
+    return (json.loads(message.value()) for message in _committed(brokers, topic))
+
+
+def _once_each(uri: str) -> list[Row]:
+    """The events in a topic, by the identities that their messages have."""
+    brokers, _, topic = uri.removeprefix("kafka:").partition("/")
+    return _in_order({dict(one.headers())[ID_HEADER]: json.loads(one.value()) for one in _committed(brokers, topic)}.values())
+
+
+def _committed(brokers: str, topic: str) -> Iterator[Message]:
     settings = {
         "bootstrap.servers": brokers,
         "group.id": "reader",
@@ -185,7 +199,7 @@ def _messages(brokers: str, topic: str) -> Iterator[dict[str, Any]]:
                 assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                 left -= 1
             else:
-                yield json.loads(message.value())
+                yield message
     finally:
         consumer.close()
 
@@ -263,7 +277,7 @@ def words_in_log(world: Path) -> None:
         stream.append([Parcel([json.dumps({"text": text, "number": number}).encode() for number, text in part])])
 
 
-def words_are_sent(world: Path) -> None:
+def words_are_sent(world: Path, _: RunOptions) -> None:
     """A client sends all words, again at each start, to the store of an adapter's stream, under the names of their requests."""
     from penstock.adapter.store import LogStore
     from penstock.connectors.log.log import EventLog, Parcel
@@ -423,6 +437,16 @@ def _half_before(workload: Workload, world: Path) -> None:
         (world / path.name).rename(path)
 
 
+def _rescale(world: Path, options: RunOptions) -> None:
+    """What ``penstock rescale`` does, unless a start before has done it."""
+    app, application = load_app(f"{APPS}:spans")
+    try:
+        rescale(app, options, application=application)
+    except ConfigurationError as refused:
+        if "nothing to move" not in str(refused):
+            raise
+
+
 def only(*sinks: str) -> Callable[[], tuple[Rows, int]]:
     """What must come out of events with times at some sinks."""
     return lambda: ({name: spanned()[0][name] for name in sinks}, 0)
@@ -460,12 +484,21 @@ WORKLOADS = [
     Workload("columns", "columns", TIMED, {"Alarms": "sqlite:{}/out.db"}, times_in, only("Alarms")),
     replace(SPANS, name="query", app="planned", expected=only("Out"), by_spark=True, ledger="main-SpannedAggregate"),
     replace(SPANS, name="moved", before=_half_before, options={"partitions": 3}, by_spark=True, ledger="main@1"),
+    replace(
+        SPANS,
+        name="rescaled",
+        before=_half_before,
+        first=_rescale,
+        options={"partitions": 3},
+        groups={"Watcher": "second"},
+        by_spark=True,
+    ),
     Workload("join", "meets", {"Lefts": "jsonl:{}/left?max_files=1", "Rights": "jsonl:{}/right?max_files=1"}, {}, both_in, met),
     replace(FILES_OUT, name="steered", steering=Steered),
     replace(FILES_OUT, name="fresh", before=_run_before, options={"fresh": True}),
     _into("postgresql", "{at}?table={name}", server="postgresql"),
     _into("postgresql-key", "{at}?table={name}", app="latest", server="postgresql"),
-    _into("kafka", "kafka:{at}/{name}", server="kafka"),
+    _into("kafka", "kafka:{at}/{name}", server="kafka", repeats_when_paused=True),
     _into("kafka-transactions", "kafka:{at}/{name}?transactions=yes", server="kafka"),
     replace(
         FILES_OUT, name="kafka-in", sources={"Words": "kafka:{at}/{name}-in?max_rows=5"}, prepare=words_in_topic, server="kafka"

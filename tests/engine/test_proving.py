@@ -2,6 +2,9 @@
 
 import json
 import sys
+import threading
+from collections import defaultdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,8 @@ VERDICTS = {
     "deduplicated": "exactly once",
     "upserted": "exactly once",
     "added_up": "at least once",
+    "posted": "at least once",
+    "stamped_by_state": "differs",
 }
 
 
@@ -44,7 +49,43 @@ def plain(spark, tmp_path_factory):
         yield session
 
 
+class Service(BaseHTTPRequestHandler):
+    """Keeps what is posted to it, by path."""
+
+    kept = defaultdict(list)
+
+    def do_POST(self):
+        self.kept[self.path] += json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.answer(b"")
+
+    def do_GET(self):
+        self.answer(json.dumps(self.kept[self.path]).encode())
+
+    def do_DELETE(self):
+        self.kept.pop(self.path, None)
+        self.answer(b"")
+
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def service(monkeypatch):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("SERVICE", f"http://127.0.0.1:{server.server_port}")
+    yield
+    server.shutdown()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("name", VERDICTS)
 def test_a_query_gets_the_verdict_that_it_deserves(plain, tmp_path, name):
     query = UserQuery(f"{QUERIES / name}.py:build")

@@ -10,21 +10,26 @@ import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 import yaml
 from adapters import required
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock.runs.batches import BatchRecord
 from penstock.runs.follower import Follower
+from penstock.runtime.tally import SourceTally
 from penstock.ui.causes import MENDS
 from penstock.ui.forecast import Forecast
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import snapshot
-from penstock.ui.spans import GRACE_S, exporting
+from penstock.ui.spans import GRACE_S, Processed, _Exporter, exporting
 
 
 def samples(text):
@@ -131,6 +136,27 @@ def test_each_micro_batch_is_a_span_and_each_phase_one_within(runs, collector, m
         for metric in scope.metrics
     }
     assert metrics == {"penstock.events", "penstock.batch.duration", "penstock.latency.p95"}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))))
+def test_processed_events_never_fall_and_all_are_in_the_end_counted(batches):
+    processed = Processed()
+    steps = [processed.step(taken, failed) for taken, failed in batches]
+    assert min(steps, default=0) >= 0
+    taken, failed = (sum(one) for one in zip(*batches, strict=True)) if batches else (0, 0)
+    assert sum(steps) + processed.step(failed, 0) == taken
+
+
+def test_an_event_that_fails_behind_a_hop_is_not_processed(runs, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    exporter, counted = _Exporter(runs / "keyed", "http://127.0.0.1:9"), Counter()
+    monkeypatch.setattr(exporter, "_events", SimpleNamespace(add=lambda n, labels: counted.update({labels["outcome"]: n})))
+    first = {"Words": SourceTally(rows=10, accepted=10)}
+    exporter._count("main", BatchRecord(batch=0, committed_us=0, sources=first, judged=True), frozenset({"Words"}))
+    behind = {"Clean": SourceTally(rows=10, accepted=10)}
+    exporter._count("second", BatchRecord(batch=0, committed_us=0, sources=behind, judged=True, dead_lettered=3), frozenset())
+    exporter._count("main", BatchRecord(batch=1, committed_us=0, sources=first, judged=True), frozenset({"Words"}))
+    assert counted == {"processed": 17, "dead_lettered": 3}
 
 
 def test_a_collector_that_is_away_costs_nothing_but_its_spans(runs, monkeypatch, capfd):

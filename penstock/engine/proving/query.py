@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -52,16 +53,29 @@ class UserQuery:
                 raise ApplicationNotFoundError(
                     f"{self.reference} cannot be loaded: {type(error).__name__}: {error}."
                 ) from error
+        self._send_by_value()
         if not callable(getattr(module, self._name, None)):
             raise ApplicationNotFoundError(f"{self.reference}: there is no function {self._name} in it.")
         self.file = str(getattr(module, "__file__", ""))
         return module
 
+    def _send_by_value(self) -> None:
+        """Have Spark's workers get the user's modules with each function that is sent: they could not import them, and a module
+        that they had imported would not be loaded anew.
+        """
+        for name, module in list(sys.modules.items()):
+            if name == self._module or self._is_beside(module):
+                register_pickle_by_value(module)
+
+    def _is_beside(self, module: Any) -> bool:
+        """Whether a module is a file in the user's directory, or below it."""
+        file = getattr(module, "__file__", None) or ""
+        return bool(self._here) and file.startswith(f"{self._here}{os.sep}") and not file.startswith(NOT_THE_USERS)
+
     def _executed(self) -> Any:
         """Execute the module and return it. Modules beside it leave `sys.modules`, so they are loaded anew, too."""
         for name, loaded in list(sys.modules.items()):
-            file = getattr(loaded, "__file__", None) or ""
-            if self._here and file.startswith(f"{self._here}{os.sep}") and not file.startswith(NOT_THE_USERS):
+            if self._is_beside(loaded):
                 del sys.modules[name]
         sys.modules.pop(self._module, None)
         if self._file is None:
