@@ -116,6 +116,16 @@ def clear_checkpoint(checkpoint: Path) -> None:
     durable.remove_empty(checkpoint)
 
 
+def clear_drafts(checkpoint: Path) -> None:
+    """Remove the entries of Spark's logs that a killed driver has half written; in real-time mode Spark does not start beside
+    them, before its first commit.
+    """
+    for log in (checkpoint / "offsets", checkpoint / "commits"):
+        for name in durable.names(log):
+            if name.endswith((".tmp", ".tmp.crc")):
+                durable.remove(log / name)
+
+
 def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -> str | None:
     """Return a part that a checkpoint lacks to resume after a committed batch, as a path below it; None if it is complete.
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from penstock.app.application import App
 from penstock.app.loader import AppReference, reference
 from penstock.app.stream import Sink, Stream
-from penstock.connectors.checkpoint import Position, committed_offsets, last_commit
+from penstock.connectors.checkpoint import Position, clear_drafts, committed_offsets, last_commit
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.sink import KafkaSink
 from penstock.connectors.kafka.source import KafkaSource
@@ -135,6 +135,8 @@ class RealTime:
         """Run until the watch ends the run, and return the report."""
         self._binding.recording.fix_state()
         self._check_slots(spark)
+        for name in self.names:
+            clear_drafts(self._recording.checkpoint(name))
         queries: dict[str, StreamingQuery] = {}
         with watch.signals():
             try:
