@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.errors import RunLockedError
@@ -26,15 +26,38 @@ def alone(path: Path) -> Iterator[None]:
     if not is_local(path):
         yield
         return
-    if path.is_dir():
-        handle = os.open(path, os.O_RDONLY)
-    else:
-        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, durable.PRIVATE)
+    handle = _locked(path)
     try:
-        _wait(handle, path)
         yield
     finally:
         fcntl.flock(handle, fcntl.LOCK_UN)  # explicitly, because a process forked meanwhile would keep it
+        os.close(handle)
+
+
+def lock_of(path: Path) -> Path:
+    """Return the file that is locked for another one. Only who holds the lock may remove it."""
+    return path.with_name(f".{path.name}.lock")
+
+
+def leads_to(path: Path, handle: int) -> bool:
+    """Whether a path leads to the file with an open descriptor."""
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(handle), path.stat())
+    return False
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor that holds the lock, on a lock file that is still there: who held it before may have removed it."""
+    while True:
+        file, flags = (path, os.O_RDONLY) if path.is_dir() else (lock_of(path), os.O_RDWR | os.O_CREAT)
+        handle = os.open(file, flags, durable.PRIVATE)
+        try:
+            _wait(handle, path)
+        except BaseException:
+            os.close(handle)
+            raise
+        if leads_to(file, handle):
+            return handle
         os.close(handle)
 
 

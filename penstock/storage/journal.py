@@ -20,7 +20,7 @@ from pathlib import Path
 
 from penstock.errors import RunLockedError
 from penstock.storage import durable
-from penstock.storage.alone import alone
+from penstock.storage.alone import alone, leads_to, lock_of
 from penstock.storage.place import is_local
 
 SPARE = 0.5
@@ -143,9 +143,15 @@ def lines_after(path: Path, number: int) -> tuple[list[bytes], int, bool]:
 
 
 def clear(path: Path) -> None:
-    """Remove all lines of a journal, if it exists, and fence any process that has it open."""
+    """Remove all lines of a journal, if it exists, and fence any process that has it open.
+
+    On a disk, this waits for a process that is opening it: that would later put its own file in the place of a new journal.
+    """
     if is_local(path):
-        remove(path)
+        with alone(path):
+            remove(path)
+            _draft(path).unlink(missing_ok=True)
+            lock_of(path).unlink(missing_ok=True)
     elif entries := _entries(path):
         next_number = entries[-1][0] + 1
         if not durable.create(_entry(path, next_number), _note()):
@@ -190,7 +196,7 @@ class _DiskJournal(Journal):
 
     def _is_ours(self) -> bool:
         """Whether the open file still has the journal's name, so that no other process has taken over."""
-        return _is(self._file.fileno(), self.path)
+        return leads_to(self.path, self._file.fileno())
 
     def _shorten(self) -> None:
         """Shorten the journal, by the steps of a takeover from another process."""
@@ -203,7 +209,7 @@ class _DiskJournal(Journal):
 
     def _copy(self) -> None:
         """Make a new file of the journal's name, with the lines that were set aside, and open it."""
-        aside, draft = _aside(self.path), self.path.with_name(f".{self.path.name}.draft")
+        aside, draft = _aside(self.path), _draft(self.path)
         lines = self._shortened(list(_whole_lines(aside))) if aside.exists() else []
         self._file, self._count = durable.private(draft, "wb"), len(lines)
         self._file.write(b"".join(line + b"\n" for line in lines))
@@ -254,17 +260,12 @@ class _StoreJournal(Journal):
         self._unfolded = 1
 
 
-def _is(file: int, path: Path) -> bool:
-    """Whether a path leads to the file with an open descriptor."""
-    opened_state = os.fstat(file)
-    with suppress(OSError):
-        path_state = path.stat()
-        return (opened_state.st_dev, opened_state.st_ino) == (path_state.st_dev, path_state.st_ino)
-    return False
-
-
 def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.taken")
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.draft")
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:

@@ -1,6 +1,8 @@
 """The prover of anybody's query: verdicts on queries that were written before it, and its parts."""
 
 import json
+import re
+import subprocess
 import sys
 import threading
 from collections import defaultdict
@@ -131,6 +133,17 @@ def several(told):
     for number in range(3):
         told.append(number)
     told.append("last")
+
+
+@pytest.mark.slow
+def test_a_package_that_is_not_there_is_said(spark):
+    spark.leave()
+    words = ["prove", "--query", f"{QUERIES / 'appended'}.py:build", "--sample", str(SAMPLE), "--packages", "org.none:none:1"]
+    done = subprocess.run([sys.executable, "-m", "penstock", *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert re.search(
+        r"Spark 4\S+ does not start: unresolved dependency: org.none#none;1: not found. Check --packages", done.stderr
+    )
 
 
 def test_lines_are_noted_once_and_raised_at():

@@ -195,3 +195,36 @@ def test_a_driver_that_was_paused_while_it_opened_a_journal_is_waited_for_in_vai
         with pytest.raises(RunLockedError, match="may be paused"):
             opened(tmp_path / "journal")
     opened(tmp_path / "journal").append(b"1")
+
+
+def test_a_run_is_not_discarded_while_a_paused_driver_opens_its_journal(tmp_path, monkeypatch):
+    """Once woken, it would put a file of its own in the place of the journal that was begun anew."""
+    monkeypatch.setattr(alone, "PATIENCE_S", 0.1)
+    opened(tmp_path / "journal").append(b"1")
+    with (tmp_path / ".journal.lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(RunLockedError, match="may be paused"):
+            journal.clear(tmp_path / "journal")
+        assert list(journal.lines_of(tmp_path / "journal")) == [b"1"]
+    journal.clear(tmp_path / "journal")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_waits_for_a_lock_that_is_removed_gets_the_new_one(tmp_path):
+    path, holds, go_on = tmp_path / "journal", threading.Event(), threading.Event()
+
+    def wait():
+        with alone.alone(path):
+            holds.set()
+            go_on.wait(10)
+
+    waiting = threading.Thread(target=wait)
+    with alone.alone(path):
+        waiting.start()
+        assert not holds.wait(0.1)
+        alone.lock_of(path).unlink()
+    assert holds.wait(10)
+    with alone.lock_of(path).open("ab") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    go_on.set()
+    waiting.join()

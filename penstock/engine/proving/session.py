@@ -1,15 +1,18 @@
 """A plain Spark session for a user's query: without Penstock's settings, but with few partitions and no web page."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.engine.session.java import java_home
 from penstock.engine.session.versions import installed
+from penstock.errors import ConfigurationError
 
 SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.sql.streaming.metricsEnabled": "false"}
 
@@ -21,6 +24,10 @@ def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> I
     Parameters
     ----------
     packages: Maven coordinates, separated by commas. log: the file for Spark's output.
+
+    Raises
+    ------
+    ConfigurationError: Spark does not start, for example because it does not find a package.
     """
     installed()
     os.environ["JAVA_HOME"] = str(java_home())
@@ -28,13 +35,24 @@ def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> I
     builder = SparkSession.builder.master("local[2]").appName("penstock prove")
     for name, value in {**SETTINGS, **({"spark.jars.packages": packages} if packages else {}), **conf}.items():
         builder = builder.config(name, value)
-    with _printing_into(log):
-        spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("OFF")
+    try:
+        with _printing_into(log):
+            spark = builder.getOrCreate()
+            spark.sparkContext.setLogLevel("OFF")
+    except PySparkRuntimeError as error:
+        raise ConfigurationError(
+            f"Spark {installed().version} does not start: {_reason_in(log) or error}. Check --packages and --conf."
+        ) from error
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _reason_in(log: Path) -> str:
+    """Return what Java's last exception in a log says; empty if there is none."""
+    said = re.findall(r'^Exception in thread "main" [\w.$]+: (.*)', log.read_text(errors="replace"), re.MULTILINE)
+    return said[-1].strip("[]. ") if said else ""
 
 
 @contextmanager

@@ -401,7 +401,8 @@ class Binding:
         else:
             from penstock.connectors.kafka.sink import KafkaHopSink  # needs an extra
 
-            sink = KafkaHopSink(self.topology.stream(stream), topic, self.recording.directory, files)
+            # By transactions, so that a driver that was paused and followed sends nothing twice to who reads the stream.
+            sink = KafkaHopSink(self.topology.stream(stream), topic, self.recording.directory, files, transactions=True)
         sink.claim(self.recording.manifest.run, ())
         return sink
 

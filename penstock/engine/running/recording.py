@@ -327,7 +327,6 @@ class Recording:
             set_aside = re.fullmatch(rf"\.({JOURNALS})\.(?:taken|draft|lock)", name)
             if set_aside:
                 journal.clear(self.directory / set_aside[1])
-                path.unlink(missing_ok=True)
             elif re.fullmatch(JOURNALS, name):
                 journal.clear(path)
             elif re.fullmatch(rf"{OURS}|{DRAFTS}", name) and name not in (MANIFEST, LOG):

@@ -147,14 +147,15 @@ RESUMES = "Nothing is lost: what was not committed is still queued, and running 
 
 
 def reason_in(text: str) -> tuple[str, bool]:
-    """Return the line of a Spark failure that gives the reason: Penstock's own error, a Python error, or Java's last cause; and
-    True if it is one of the first two.
+    """Return the line of a Spark failure that gives the reason: Penstock's own error, a Python error, Java's last cause, or
+    what a call of Java said; and True if it is one of the first two.
     """
     ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
     python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
     caused = re.findall(r"^Caused by: (.*)", text, re.MULTILINE)
+    called = re.findall(r"^py4j\.protocol\.Py4JJavaError: .*\n: (.*)", text, re.MULTILINE)
     first = next((line for line in text.splitlines() if line.strip()), text)
-    return (ours or python or caused or [first])[-1].strip().removesuffix("."), bool(ours or python)
+    return (ours or python or caused or called or [first])[-1].strip().removesuffix("."), bool(ours or python)
 
 
 def _explained(error: BaseException, log: str) -> RunFailedError:
