@@ -20,6 +20,7 @@ from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
 from penstock.errors import StateError, TopologyError
 from penstock.kinds.event import Event
+from penstock.kinds.fields import is_flat_event
 
 E = TypeVar("E")
 How = Literal["inner", "left", "full"]
@@ -43,6 +44,10 @@ class Joining(Stepwise):
 
     left_type: ClassVar[type[Event]]
     left_time: ClassVar[Callable[[Any], Any]]
+    lists: ClassVar[tuple[str, ...]]
+    """The names of the fields that hold events: the left ones, then those of each other stream."""
+    flat: ClassVar[bool]
+    """Whether the held events have scalars only, which no function can change."""
     pair: ClassVar[Pairing]
     how: ClassVar[How]
     max_held: ClassVar[int | None]
@@ -66,6 +71,25 @@ class Joining(Stepwise):
     def _pair(self, *events: Any) -> Iterable[Emission]:
         return emissions(type(self).pair(*events))
 
+    def _lists(self) -> list[list[Held[Any]]]:
+        return [getattr(self, name) for name in self.lists]
+
+    def is_empty(self) -> bool:
+        """Whether no event is held."""
+        return not any(self._lists())
+
+    def undo(self) -> Callable[[], None] | None:
+        """Return a function that puts back the events that steps drop; None where a function could change these events."""
+        if not self.flat:
+            return None
+        before = [list(held) for held in self._lists()]
+
+        def back() -> None:
+            for name, held in zip(self.lists, before, strict=True):
+                setattr(self, name, held)
+
+        return back
+
     @property
     def _mark(self) -> int:
         return of_watermark(self._context.watermark)
@@ -74,14 +98,14 @@ class Joining(Stepwise):
         """Set the timer for when the watermark has passed the earliest of the given times; no timer without times."""
         self._context.due = (min(times) + 1) / SECOND if times else None
 
-    def _check_room(self, held: int) -> None:
+    def _check_room(self) -> None:
         """Refuse another event if ``max_held`` events are held already.
 
         Raises
         ------
         StateError: the limit is reached; the event becomes a dead letter.
         """
-        if self.max_held is not None and held >= self.max_held:
+        if self.max_held is not None and (held := sum(map(len, self._lists()))) >= self.max_held:
             raise StateError(
                 f"The join holds {held} events of the key {self.key!r}, which is as many as max_held= allows: raise it, or "
                 "make within= shorter."
@@ -107,6 +131,8 @@ class IntervalJoin(Joining):
     by_input = True
 
     sides: ClassVar[tuple[Side, ...]]
+    waits: ClassVar[tuple[int, ...]]
+    """For each list, how long after its time an event may be matched; microseconds."""
 
     @classmethod
     def _readers(cls) -> list[Any]:
@@ -114,20 +140,22 @@ class IntervalJoin(Joining):
 
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Combine the event with the matching held events, and hold it."""
-        self._check_room(len(self.left) + sum(len(self._held(side)) for side in self.sides))
+        self._check_room()
         # A right event completes combinations only with left events in its interval, each with the other sides' held events.
         own = None if self._is_left(event) else next(side for side in self.sides if type(event) is side.kind)
         if own is None:
             held = Held(event, microseconds(type(self).left_time(event)))
             yield from self._combined(held, [self._near(side, held) for side in self.sides])
-            insort(self.left, held, key=held_time)
+            into = self.left
         else:
             held = Held(event, microseconds(own.time(event)))
             for left in _between(self.left, held.time - own.upper, held.time - own.lower):
                 near = [[held] if side is own else self._near(side, left) for side in self.sides]
                 yield from self._combined(left, near)
-            insort(self._held(own), held, key=held_time)
-        self.rearm()
+            into = self._held(own)
+        insort(into, held, key=held_time)
+        if held is into[0]:
+            self.rearm()
 
     def _combined(self, left: Held[Any], near: list[list[Held[Any]]]) -> Iterator[Emission]:
         for others in product(*near):
@@ -143,20 +171,20 @@ class IntervalJoin(Joining):
         """Return the held events of a side that match a left event."""
         return _between(self._held(side), left.time + side.lower, left.time + side.upper)
 
-    def is_empty(self) -> bool:
-        """Whether no event is held."""
-        return not (self.left or any(map(self._held, self.sides)))
-
     def is_due(self) -> bool:
         """Whether an event is held that nothing can match any more."""
         ends = self._ends()
         return bool(ends) and min(ends)[0] < self._mark
 
     def step(self) -> Iterable[Emission]:
-        """Drop the first event that nothing can match; in an outer join, emit its result if it had no match."""
+        """Drop the first event that nothing can match, and emit its result if it had no match; in an inner join, drop all."""
+        if self.how == "inner":
+            for events, wait in zip(self._lists(), self.waits, strict=True):
+                del events[: bisect_left(events, self._mark - wait, key=held_time)]
+            return ()
         place = min(self._ends())[1]
         held = self._lists()[place].pop(0)
-        if held.met or self.how == "inner" or (self.how == "left" and place):
+        if held.met or (self.how == "left" and place):
             return ()
         if place:
             return self._pair(None, held.event)
@@ -171,19 +199,12 @@ class IntervalJoin(Joining):
         """Set the timer for when the watermark has passed the time up to which the next held event may match."""
         self._wake_after([end for end, _ in self._ends()])
 
-    def _lists(self) -> list[list[Held[Any]]]:
-        return [self.left, *map(self._held, self.sides)]
-
     def _ends(self) -> list[tuple[int, int]]:
         """Return, for the earliest event of each list, until when it may match (microseconds) and the list's index; the left
         list has index 0, so that at equal times a left event is dropped before its candidates.
         """
-        longest = max(0, *(side.upper for side in self.sides)) if len(self.sides) > 1 else 0
-        last = max(side.upper for side in self.sides)
-        ends = [(held.time + last, 0) for held in self.left[:1]]
-        for place, side in enumerate(self.sides, start=1):  # held longer, for left events that wait for another side
-            ends += [(held.time - side.lower + longest, place) for held in self._held(side)[:1]]
-        return ends
+        waits = zip(self._lists(), self.waits, strict=True)
+        return [(held[0].time + wait, place) for place, (held, wait) in enumerate(waits) if held]
 
 
 def _between(held: list[Held[Any]], first: int, last: int) -> list[Held[Any]]:
@@ -209,16 +230,12 @@ class LatestJoin(Joining):
 
     def on_event(self, event: Any) -> None:
         """Hold the event."""
-        self._check_room(len(self.left) + len(self.right))
+        self._check_room()
         if self._is_left(event):
             insort(self.left, Held(event, microseconds(type(self).left_time(event))), key=held_time)
         else:
             insort(self.right, Held(event, microseconds(type(self).right_time(event))), key=held_time)
         self._arm()  # drops no version: results of windows in this micro-batch may still arrive, and be older
-
-    def is_empty(self) -> bool:
-        """Whether neither a version nor a left event is held."""
-        return not (self.left or self.right)
 
     def is_due(self) -> bool:
         """Whether the watermark has passed a held left event."""
@@ -272,7 +289,8 @@ class Once(Stepwise):
         if any(abs(time - near) < self.within for near in self.passed[max(0, place - 1) : place + 1]):
             return None
         self.passed.insert(place, time)
-        self.rearm()
+        if place == 0:
+            self.rearm()
         return type(self).into.emit(event)
 
     def is_due(self) -> bool:
@@ -295,6 +313,15 @@ class Once(Stepwise):
     def is_empty(self) -> bool:
         """Whether no time is remembered."""
         return not self.passed
+
+    def undo(self) -> Callable[[], None]:
+        """Return a function that puts back the times that steps forget."""
+        before = list(self.passed)
+
+        def back() -> None:
+            self.passed = before
+
+        return back
 
 
 def interval_join(
@@ -323,10 +350,12 @@ def interval_join(
         )
         for number, (stream, time, within) in enumerate(zip(streams[1:], times[1:], intervals, strict=True))
     )
+    # Events of the others are held longer where there are several, for left events that wait for another one.
+    longest = max(0, *(side.upper for side in sides)) if len(sides) > 1 else 0
+    waits = (max(side.upper for side in sides), *(longest - side.lower for side in sides))
     held = [side.held for side in sides]
-    return _joining(
-        IntervalJoin, name, pair, streams, held, how, left_time=attrgetter(times[0]), sides=sides, max_held=max_held
-    )
+    own = {"left_time": attrgetter(times[0]), "sides": sides, "waits": waits}
+    return _joining(IntervalJoin, name, pair, streams, held, how, max_held=max_held, **own)
 
 
 def latest_join(
@@ -416,16 +445,26 @@ def _joining(
     )
     if max_held is not None and (type(max_held) is not int or max_held < 1):
         raise TopologyError(f"Join {name}: max_held={max_held!r}; give a whole number above zero.")
+    lists = ("left", *held)
     fields: list[Any] = [
         (field, list[Held[kind]], msgspec.field(default_factory=list))  # type: ignore[valid-type]
-        for field, kind in zip(("left", *held), kinds, strict=True)
+        for field, kind in zip(lists, kinds, strict=True)
     ]
+    flat = all(map(is_flat_event, kinds))
     made: type[Any] = msgspec.defstruct(
         name,
         fields,
         bases=(base,),
         dict=True,
-        namespace={"left_type": kinds[0], "pair": staticmethod(pair), "how": how, "max_held": max_held, **more},
+        namespace={
+            "left_type": kinds[0],
+            "lists": lists,
+            "flat": flat,
+            "pair": staticmethod(pair),
+            "how": how,
+            "max_held": max_held,
+            **more,
+        },
     )
     return made
 

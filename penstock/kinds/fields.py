@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from penstock.kinds.annotations import optional, plain
+from penstock.kinds.annotations import demanding, optional, plain
 from penstock.kinds.coding import to_builtins
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.table import KNOWN_ANEW, kinds
@@ -23,6 +23,11 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECAS
 def is_flat(annotation: Any) -> bool:
     """Whether a field is of a scalar type that columns hold unchanged, and may have any value of it (no Enum or Literal)."""
     return plain(annotation) in _flat()
+
+
+def is_flat_event(event_type: type[Event]) -> bool:
+    """Whether all fields of an event are flat, and its values are subject to no further constraint."""
+    return all(map(is_flat, field_types(event_type).values())) and not demanding(event_type)
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from penstock.kinds.annotations import demanding, optional, plain
+from penstock.kinds.annotations import optional, plain
 from penstock.kinds.arrow import arrow_schema, refuse_beyond
 from penstock.kinds.coding import convert, json_decoder, json_encoder, msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
@@ -15,7 +15,7 @@ from penstock.kinds.fields import (
     event_to_encoded,
     floats_of,
     in_order,
-    is_flat,
+    is_flat_event,
     is_nested,
     is_writable,
     nothing_of,
@@ -45,7 +45,7 @@ class Codec:
         self.schema = arrow_schema(event_type)
         self.staged = arrow_schema(event_type, staged=True)
         """The schema of columns staged for a database: like `schema`, but some types hold more values."""
-        self.flat = all(map(is_flat, fields.values())) and not demanding(event_type)
+        self.flat = is_flat_event(event_type)
         """Whether every field is a plain scalar without further constraints on its values."""
         self._fits = _fitting(fields) if self.flat else None
         self._to_column = {name: to_column(annotation) for name, annotation in fields.items()}

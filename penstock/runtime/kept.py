@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.app import reducers
 from penstock.app.element import ProcessingElement
+from penstock.app.joins import Joining, Once
 from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Windowed
 from penstock.kinds.annotations import demanding
@@ -15,6 +16,8 @@ SHORT = 1 << 16
 """Texts below this length are certainly small enough to be stored."""
 FEW_WINDOWS = 10_000
 """Fewer windows of plain values than this are certainly small enough, too."""
+FEW_TIMES = 1_000_000
+"""And so are fewer times, of nine bytes each."""
 WHOLE = f"type(state.{{0}}) is int and {-(2**63)} <= state.{{0}} < {2**63}"
 PLAIN: dict[Any, str] = {
     bool: "type(state.{0}) is bool",
@@ -42,11 +45,18 @@ def surely_kept(prototype: type[ProcessingElement]) -> Asked:
     """Return a function that tells whether a state can certainly be stored. It may return True where all fields, or the states
     of all windows, are plain scalars.
     """
+    if issubclass(prototype, Once):
+        return lambda state: len(state.passed) < FEW_TIMES
     if issubclass(prototype, Windowed) and prototype.holds == ("open",) and _is_numeric(prototype.body):
         part = _compiled(prototype.body, OF_REDUCERS)
         if part is not None:
             return lambda state: len(state.open) < FEW_WINDOWS and all(part(window.state) for window in state.open.values())
     return _compiled(prototype, PLAIN) or (lambda state: False)
+
+
+def reads_back(prototype: type[ProcessingElement]) -> bool:
+    """Whether each state that can be encoded can also be decoded: joins hold delivered events, and change none of them."""
+    return issubclass(prototype, Joining) and prototype.flat
 
 
 def _is_numeric(body: type[ProcessingElement]) -> bool:

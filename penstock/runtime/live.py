@@ -10,7 +10,7 @@ from penstock.errors import StateError
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.runtime.earlier import EarlierReader
 from penstock.runtime.instance import Instance, decode_shallow
-from penstock.runtime.kept import surely_kept
+from penstock.runtime.kept import reads_back, surely_kept
 from penstock.runtime.letters import FAULTS, described
 from penstock.runtime.pages import Page, Pages
 from penstock.runtime.wiring import Wiring
@@ -36,7 +36,7 @@ class LiveInstances:
         forms = wiring.earlier.get(element.name, ())
         self._form = len(forms)
         self._earlier = EarlierReader(element.name, prototype, forms, self.key.decode) if forms else None
-        self._surely_kept = surely_kept(prototype)
+        self._surely_kept, self._reads_back = surely_kept(prototype), reads_back(prototype)
         self.live: dict[bytes, Instance[Any]] = {}
         """Instances that have been decoded or created, by identity."""
         self.made: set[bytes] = set()
@@ -118,7 +118,8 @@ class LiveInstances:
         key = self.key.decode(identity)
         try:
             content = self.encode(instance)
-            self.decode(content)
+            if not self._reads_back:
+                self.decode(content)
         except FAULTS as error:  # from encoding, decoding, or the prototype's own __post_init__
             raise StateError(
                 f"Element {self._element.name}: the state of key {key!r} cannot be kept: {described(error)} (index 0 is the "

@@ -338,3 +338,47 @@ def test_nothing_is_kept_of_keys_that_are_seen_no_more():
         driver.batch({"Readings": [Reading(f"{second}-{n}", n, at(second)) for n in range(20)]})
         sizes.append(sum(len(content) for store in driver._committed.stores.values() for content in store._content.values()))
     assert max(sizes[100:]) <= 1.2 * max(sizes[:100])
+
+
+def failing(how, three, *, restored):
+    """A join whose function refuses some combinations; its steps are undone, or its state restored from what is stored."""
+    app, orders, payments, paid = sources()
+    if three:
+        parcels = app.source("Parcels", Parcel, event_time="at", lateness=LATENESS)
+        others, within = [payments, parcels], [("-4 s", "3 s"), (0, "6 s")]
+    else:
+        others, within = payments, ("-4 s", "3 s")
+
+    @app.join(orders, others, key="item", within=within, emits=paid, how=how, max_held=5)
+    def match(order, payment, *_):
+        if ((order and order.number) or 0) + ((payment and payment.amount) or 0) in (1, 4):
+            raise ValueError("refused")
+        return paid(order and order.number, payment and payment.amount)
+
+    if restored:
+        app.topology().elements[0].prototype.flat = False
+    return app
+
+
+@pytest.mark.parametrize(
+    ("how", "three"), [("inner", False), ("left", False), ("full", False), ("inner", True), ("left", True)]
+)
+@given(left=orders_given, right=orders_given, third=orders_given, data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_steps_that_are_undone_leave_what_a_state_that_is_restored_does(how, three, left, right, third, data):
+    events = [*numbered(Order, left), *numbered(Payment, right), *(numbered(Parcel, third) if three else ())]
+    drivers = [TopologyDriver(failing(how, three, restored=restored), dead_letters=True) for restored in (False, True)]
+    left_over = data.draw(st.permutations(events))
+    while left_over:
+        count = data.draw(st.integers(1, len(left_over)))
+        part = {}
+        for event in left_over[:count]:
+            part.setdefault(f"{type(event).__name__}s", []).append(event)
+        for driver in drivers:
+            driver.batch(part)
+        left_over = left_over[count:]
+    for driver in drivers:
+        driver.finish()
+    first, second = drivers
+    assert results(first) == results(second)
+    assert sorted(map(str, first.dead_letters)) == sorted(map(str, second.dead_letters))
