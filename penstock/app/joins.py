@@ -5,7 +5,7 @@ arrival, as long as no event is late.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -131,6 +131,8 @@ class IntervalJoin(Joining):
     by_input = True
 
     sides: ClassVar[tuple[Side, ...]]
+    side_of: ClassVar[Mapping[type[Event], Side]]
+    """The sides by the types of their events."""
     waits: ClassVar[tuple[int, ...]]
     """For each list, how long after its time an event may be matched; microseconds."""
 
@@ -142,7 +144,7 @@ class IntervalJoin(Joining):
         """Combine the event with the matching held events, and hold it."""
         self._check_room()
         # A right event completes combinations only with left events in its interval, each with the other sides' held events.
-        own = None if self._is_left(event) else next(side for side in self.sides if type(event) is side.kind)
+        own = self.side_of.get(type(event))
         if own is None:
             held = Held(event, microseconds(type(self).left_time(event)))
             yield from self._combined(held, [self._near(side, held) for side in self.sides])
@@ -354,7 +356,7 @@ def interval_join(
     longest = max(0, *(side.upper for side in sides)) if len(sides) > 1 else 0
     waits = (max(side.upper for side in sides), *(longest - side.lower for side in sides))
     held = [side.held for side in sides]
-    own = {"left_time": attrgetter(times[0]), "sides": sides, "waits": waits}
+    own = {"left_time": attrgetter(times[0]), "sides": sides, "side_of": {side.kind: side for side in sides}, "waits": waits}
     return _joining(IntervalJoin, name, pair, streams, held, how, max_held=max_held, **own)
 
 

@@ -27,15 +27,11 @@ PLAIN: dict[Any, str] = {
     bytes: f"type(state.{{0}}) is bytes and len(state.{{0}}) < {SHORT}",
 }
 """By type, the check of a field as Python source; ``{0}`` stands for the field's name."""
-OF_REDUCERS: dict[Any, str] = {
-    int: WHOLE,
-    float: PLAIN[float],
-    int | None: f"(state.{{0}} is None or {WHOLE})",
-    float | None: "(state.{0} is None or type(state.{0}) is float)",
-    tuple[float, int]: "True",
-}
-"""The checks of states of `NUMERIC` reducers; these are changed by the reducers alone, so some need no test."""
 NUMERIC = (reducers.count, reducers.sum, reducers.mean, reducers.min, reducers.max)
+NUMBERS = (int, float, int | None, float | None, tuple[float, int])
+"""Types of the states of `NUMERIC` reducers that can be stored whatever their values, but for sums of integers beyond 64 bits:
+reducers alone change them, by values of delivered events.
+"""
 
 Asked = Callable[[Any], bool]
 
@@ -47,11 +43,11 @@ def surely_kept(prototype: type[ProcessingElement]) -> Asked:
     """
     if issubclass(prototype, Once):
         return lambda state: len(state.passed) < FEW_TIMES
-    if issubclass(prototype, Windowed) and prototype.holds == ("open",) and _is_numeric(prototype.body):
-        part = _compiled(prototype.body, OF_REDUCERS)
-        if part is not None:
-            return lambda state: len(state.open) < FEW_WINDOWS and all(part(window.state) for window in state.open.values())
-    return _compiled(prototype, PLAIN) or (lambda state: False)
+    if issubclass(prototype, Windowed) and prototype.holds == ("open",):
+        body = prototype.body
+        if issubclass(body, Reducing) and _is_numeric(body):
+            return _windows_kept(body)
+    return _plain_kept(prototype) or (lambda state: False)
 
 
 def reads_back(prototype: type[ProcessingElement]) -> bool:
@@ -59,15 +55,25 @@ def reads_back(prototype: type[ProcessingElement]) -> bool:
     return issubclass(prototype, Joining) and prototype.flat
 
 
-def _is_numeric(body: type[ProcessingElement]) -> bool:
-    return issubclass(body, Reducing) and all(type(reducer) in NUMERIC for reducer in body.reducers.values())
+def _is_numeric(body: type[Reducing]) -> bool:
+    hints = typing.get_type_hints(body)
+    return not demanding(body) and all(type(reducer) in NUMERIC and hints[state] in NUMBERS for state, reducer in body.states)
 
 
-def _compiled(cls: type[Any], questions: dict[Any, str]) -> Asked | None:
-    """Compile the check for a class; None where it has fields of other types, or further constraints."""
+def _windows_kept(body: type[Reducing]) -> Asked:
+    """Return the check of windows of numbers: there are few, and each sum of integers is within 64 bits."""
+    hints = typing.get_type_hints(body)
+    sums = [state for state, reducer in body.states if type(reducer) is reducers.sum and hints[state] is int]
+    if not sums:
+        return lambda state: len(state.open) < FEW_WINDOWS
+    part: Asked = eval("lambda state: " + " and ".join(map(WHOLE.format, sums)))
+    return lambda state: len(state.open) < FEW_WINDOWS and all(part(window.state) for window in state.open.values())
+
+
+def _plain_kept(cls: type[Any]) -> Asked | None:
+    """Compile the check of a class; None where it has fields that are no plain scalars, or further constraints."""
     names, hints = cls.__struct_fields__, typing.get_type_hints(cls)
-    if not names or demanding(cls) or not all(hints[name] in questions for name in names):
+    if not names or demanding(cls) or not all(hints[name] in PLAIN for name in names):
         return None
-    test = " and ".join(questions[hints[name]].format(name) for name in names)
-    asked: Asked = eval(f"lambda state: {test}")
+    asked: Asked = eval("lambda state: " + " and ".join(PLAIN[hints[name]].format(name) for name in names))
     return asked

@@ -111,13 +111,18 @@ class Sliding(Windowing):
 
     def pane(self, time: int) -> int:
         """Return the start of the pane that contains a time: the part, ``every`` long, that overlapping windows share."""
-        return next(self.starts(time))
+        start: int = self.last_start(time) if self.regular else next(self.starts(time))
+        return start
+
+    @cached_property
+    def regular(self) -> bool:
+        """Whether the starts follow from ``every_us`` and ``offset_us`` alone."""
+        return type(self) in (Sliding, Tumbling) and self.zone is None  # a derived class may define other starts
 
     @cached_property
     def disjoint(self) -> bool:
-        """Whether each time lies in one window, whose start follows from ``every_us`` and ``offset_us`` alone."""
-        own = type(self) in (Sliding, Tumbling)  # a derived class may define other starts
-        return own and self.zone is None and self.size_us == self.every_us
+        """Whether each time lies in one window, with a regular start."""
+        return self.regular and self.size_us == self.every_us
 
     @property
     def shared(self) -> bool:
@@ -282,9 +287,8 @@ class Panes(Windowed):
     def _first(self) -> int:
         """The start of the first window that has not closed and holds a pane."""
         windowing: Sliding = self.windowing
-        after = (
-            next(windowing.starts(self._fired - windowing.size_us)) + windowing.every_us if self._fired > -FOREVER else -FOREVER
-        )
+        fired = self._fired
+        after = windowing.pane(fired - windowing.size_us) + windowing.every_us if fired > -FOREVER else -FOREVER
         return max(self.next, after, min(self.open) - windowing.size_us + windowing.every_us)
 
     def is_empty(self) -> bool:
