@@ -1,7 +1,7 @@
 """Fast checks whether a state can be stored, without encoding it; they run for each instance in each micro-batch."""
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,8 @@ from penstock.app.joins import Joining, Once
 from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Windowed
 from penstock.kinds.annotations import demanding
+from penstock.kinds.event import Event
+from penstock.kinds.fields import is_flat_event
 
 SHORT = 1 << 16
 """Texts below this length are certainly small enough to be stored."""
@@ -28,6 +30,16 @@ PLAIN: dict[Any, str] = {
 }
 """By type, the check of a field as Python source; ``{0}`` stands for the field's name."""
 NUMERIC = (reducers.count, reducers.sum, reducers.mean, reducers.min, reducers.max)
+BUILT_IN = (
+    *NUMERIC,
+    reducers.first,
+    reducers.last,
+    reducers.top,
+    reducers.distinct,
+    reducers.approx_distinct,
+    reducers.collect,
+)
+"""The exact classes of reducers that run no code of the application's, but to choose events."""
 NUMBERS = (int, float, int | None, float | None, tuple[float, int])
 """Types of the states of `NUMERIC` reducers that can be stored whatever their values, but for sums of integers beyond 64 bits:
 reducers alone change them, by values of delivered events.
@@ -50,9 +62,20 @@ def surely_kept(prototype: type[ProcessingElement]) -> Asked:
     return _plain_kept(prototype) or (lambda state: False)
 
 
-def reads_back(prototype: type[ProcessingElement]) -> bool:
-    """Whether each state that can be encoded can also be decoded: joins hold delivered events, and change none of them."""
-    return issubclass(prototype, Joining) and prototype.flat
+def reads_back(prototype: type[ProcessingElement], inputs: Iterable[type[Event]]) -> bool:
+    """Whether each state that can be encoded can also be decoded. Joins and built-in reducers keep values of delivered events,
+    and no function can change these if they are scalars.
+
+    Parameters
+    ----------
+    inputs: the types of the events that are delivered.
+    """
+    if not all(map(is_flat_event, inputs)):
+        return False
+    if issubclass(prototype, Windowed):
+        body = prototype.body
+        return issubclass(body, Reducing) and all(type(reducer) in BUILT_IN for reducer in body.reducers.values())
+    return issubclass(prototype, Joining)
 
 
 def _is_numeric(body: type[Reducing]) -> bool:

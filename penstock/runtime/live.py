@@ -36,7 +36,8 @@ class LiveInstances:
         forms = wiring.earlier.get(element.name, ())
         self._form = len(forms)
         self._earlier = EarlierReader(element.name, prototype, forms, self.key.decode) if forms else None
-        self._surely_kept, self._reads_back = surely_kept(prototype), reads_back(prototype)
+        self._surely_kept = surely_kept(prototype)
+        self._reads_back = reads_back(prototype, [stream.event_type for stream in element.inputs])
         self.live: dict[bytes, Instance[Any]] = {}
         """Instances that have been decoded or created, by identity."""
         self.made: set[bytes] = set()
