@@ -481,6 +481,49 @@ def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path, spark):
     assert max(each["seen"] for each in counted if each["text"] == "a") == 3
 
 
+def test_real_time_mode_takes_each_message_or_says_why_not(broker, tmp_path, spark):
+    """Two events in one message, one that is too large for a letter, one in a transaction; and letters of a run before."""
+    source = {"Words": f"kafka:{broker.brokers}/rt-odd"}
+    options = {"sources": source, "sinks": {"Out": f"kafka:{broker.brokers}/rt-odd-out"}, "name": "odd"}
+    twice = b'{"text": "a"}\n{"text": "b"}'
+    produce(broker, "rt-odd", *words("a"), twice, b"[" + twice, bytes(200_000))
+    producer = Producer({"bootstrap.servers": broker.brokers, "transactional.id": "odd"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("rt-odd", json.dumps({"text": "c"}), partition=0)
+    producer.commit_transaction(30)
+    result = real_time("native", broker, tmp_path, spark, **options)
+    counts = result.report["counts"]
+    assert (counts["dead_lettered"], counts["queued"]) == (3, 0)
+    assert {json.loads(message.value())["text"] for message in messages(broker, "rt-odd-out")} == {"a", "c"}
+    errors = {letter["raw"][:1]: letter["error"] for letter in result.dead_letters}
+    assert errors["{"] == "is no single Word in JSON"
+    assert errors["\0"].endswith("cut, of 200000 characters")
+    with pytest.raises(ConfigurationError, match="--duration is 4 s and --checkpoint-every 5 s"):
+        real_time("native", broker, tmp_path, spark, **options, duration=4.0)
+    manifest = result.directory / "manifest.json"
+    kept = manifest.read_text()
+    manifest.write_text(json.dumps({**json.loads(kept), "places": {"Other": json.loads(kept)["places"]["Out"]}}))
+    with pytest.raises(ConfigurationError, match="The sinks were Other when this run began, and are now Out"):
+        real_time("native", broker, tmp_path, spark, **options)
+    manifest.write_text(kept)
+    again = real_time("native", broker, tmp_path, spark, **options, fresh=True)
+    assert again.report["counts"] == counts
+    produce(broker, "rt-odd", *words("e", "f", "g", "h"))
+    delete_first(broker, "rt-odd", 99)
+    with pytest.raises(SourceError, match="has deleted messages of partition . that the run had not read"):
+        real_time("native", broker, tmp_path, spark, **options)
+
+
+def delete_first(broker, topic, count):
+    """Delete the first messages of each partition, as retention does."""
+    admin = AdminClient({"bootstrap.servers": broker.brokers})
+    ends = {partition: end for partition, (_, end) in Topic(KafkaPlace(broker.brokers, topic)).bounds().items()}
+    places = [TopicPartition(topic, partition, min(end, count)) for partition, end in ends.items()]
+    for done in admin.delete_records(places).values():
+        done.result(30)
+
+
 def test_real_time_mode_counts_from_where_it_began(broker, tmp_path, spark):
     source = f"kafka:{broker.brokers}/rt-late?start=latest"
     options = {"sources": {"Words": source}, "sinks": {"Out": f"kafka:{broker.brokers}/rt-late-out"}}

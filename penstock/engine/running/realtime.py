@@ -33,7 +33,7 @@ from penstock.engine.running.live import Live
 from penstock.engine.running.options import RunOptions
 from penstock.engine.running.watch import Watch
 from penstock.engine.session.versions import installed
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, PenstockError, SourceError
 from penstock.kinds.fields import raw_fields
 from penstock.runs.letters import topic_of_letters
 from penstock.runs.report import EventCounts, Report
@@ -45,6 +45,12 @@ LEAST_S = 5.0
 """The shortest real-time batch that Spark allows, in seconds."""
 
 CORRUPT = "_corrupt"
+EARLIEST = -2
+"""Stands for a partition's oldest message in options of Spark's connector."""
+MARKS = 10_000
+"""The most offsets in which only marks of transactions are looked for."""
+LONGEST = 100_000
+"""The most characters of a message in a dead letter, which must not be too large for its topic, however it is escaped."""
 
 
 def run_real_time(app: App, options: RunOptions, *, application: AppReference | None = None) -> RunResult:
@@ -57,6 +63,12 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
     refuse_in_real_time(app.topology())
     if options.checkpoint_every < LEAST_S:
         raise ConfigurationError(f"--checkpoint-every must be {LEAST_S:g} s at least.")
+    if options.duration is not None and options.duration <= options.checkpoint_every:
+        raise ConfigurationError(
+            f"--duration is {options.duration:g} s and --checkpoint-every {options.checkpoint_every:g} s: in real-time mode "
+            "only what came before a checkpoint counts as read, so each such run would begin where this one did. Give a "
+            "longer --duration, or a shorter --checkpoint-every."
+        )
     binding = Binding(app, options, application or reference(app), "real time")
     try:
         if binding.wanted != binding.layout:
@@ -106,6 +118,8 @@ class RealTime:
             *(f"dead-letters-{source.name}" for source in self._topology.sources),
             *(f"sink-{sink.name}" for sink in self._topology.sinks),
         }
+        self._empty: dict[tuple[str, int, int, int], bool] = {}
+        """Whether a topic's partition holds no message between two offsets."""
         _refuse_old()
         for name, bound in binding.sources.items():
             if not isinstance(bound, KafkaSource):
@@ -137,20 +151,78 @@ class RealTime:
         self._check_slots(spark)
         for name in self.names:
             clear_drafts(self._recording.checkpoint(name))
+        self._begin()
         queries: dict[str, StreamingQuery] = {}
         with watch.signals():
             try:
                 for name, frame, place in self._parts(spark):
                     queries[name] = self._start_writing(name, frame, place)
                 watch.until_over(
-                    list(queries.values()), self._is_idle, lambda: True, lambda: None, lambda: None, lambda failed: False
+                    list(queries.values()), self._is_idle, lambda: True, lambda: None, self._vouch, lambda failed: False
                 )
             except PySparkException as error:
                 watch.fail(error)
             finally:
                 for query in queries.values():
                     query.stop()
-        return self._report()
+        try:
+            return self._report()
+        except PenstockError:
+            if watch.failure is not None:  # the first failure has caused the second, or matters more
+                raise watch.failure from None
+            raise
+
+    def _begin(self) -> None:
+        """Record at the first start where the run begins to read, so that all its queries begin there, whenever each does.
+
+        Raises
+        ------
+        ConfigurationError: the run was begun with other sinks. SourceError: messages that it has not read are deleted.
+        """
+        recording, sinks = self._recording, {sink.name: self._binding.sinks[sink.name].uri for sink in self._topology.sinks}
+        before = recording.manifest.places
+        if before and before.keys() != sinks.keys():
+            raise ConfigurationError(
+                f"The sinks were {', '.join(before)} when this run began, and are now {', '.join(sinks)}. In real-time mode "
+                "each is a query of its own, which would begin anew: use the same, or start afresh with --fresh, or under "
+                f"another --name than {recording.directory.name}."
+            )
+        recording.places_of(sinks, {})
+        for bound in self._kafka():
+            bounds, beginnings = bound.topic.bounds(), recording.manifest.beginnings
+            if bound.source.name not in beginnings:
+                beginnings[bound.source.name] = {
+                    str(partition): end if bound.starts_late else low for partition, (low, end) in bounds.items()
+                }
+                recording.keep()
+            for reached in self._reached(bound):
+                self._check_kept(bound, reached, bounds)
+
+    def _reached(self, bound: KafkaSource) -> Iterator[dict[str, int]]:
+        """Yield how far each query has read a topic, by partition, as far as it is known to read it."""
+        topic, of_letters = bound.place.topic, f"dead-letters-{bound.source.name}"
+        for name in self.names:
+            reached = self._committed(name).get(topic) or self._begun(name).get(topic)
+            if reached or name == of_letters:
+                yield reached or self._recording.manifest.beginnings[bound.source.name]
+
+    @staticmethod
+    def _check_kept(bound: KafkaSource, reached: Mapping[str, int], bounds: Mapping[int, tuple[int, int]]) -> None:
+        """Check that a topic still holds what is to be read next: Spark's connector would fail, or ask for it for ever."""
+        for partition, (low, _) in bounds.items():
+            if reached.get(str(partition), low) < low:
+                raise SourceError(
+                    f"Source {bound.source.name}: {bound.uri} has deleted messages of partition {partition} that the run had "
+                    f"not read (offsets {reached[str(partition)]} to {low - 1}; some may be marks of transactions). They are "
+                    "lost. To go on with what the topic still holds, start afresh with --fresh, or under another --name; to "
+                    "lose none, raise the topic's retention.ms, or run more often."
+                )
+
+    def _vouch(self) -> None:
+        """Check that this driver still has the run, and that its topics are those that it began to read."""
+        self._recording.refuse_taken_over()
+        for bound in self._kafka():
+            bound.vouch(Position(self._recording.checkpoint(f"dead-letters-{bound.source.name}"), 0, None))
 
     def _check_slots(self, spark: SparkSession) -> None:
         """Check that the cluster has a slot for each task, because in real-time mode all tasks of all queries run at once."""
@@ -186,11 +258,14 @@ class RealTime:
         nullable = [StructField(codec.names[field.name], field.dataType) for field in schema]
         read = StructType([*nullable, StructField(CORRUPT, StringType())])
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        rows = spark.readStream.format("kafka").options(**bound.options()).load()
+        rows = spark.readStream.format("kafka").options(**{**bound.options(), **self._beginning(bound)}).load()
         # An event is good if it is valid JSON and each required field has a value of its type; any other is a dead letter.
         text = F.coalesce(F.col("value").cast("string"), F.lit(""))
         rows = rows.withColumn("event", F.from_json(text, read, options))
-        fits: Column = F.col("event").isNotNull() & F.col(f"event.{CORRUPT}").isNull()
+        alone = (
+            F.coalesce(F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))), F.lit(0)) == 1
+        )  # from_json reads the first
+        fits: Column = F.col("event").isNotNull() & F.col(f"event.{CORRUPT}").isNull() & alone
         columns = []
         beside = bound.beside()
         for field in msgspec.structs.fields(bound.source.event_type):
@@ -206,12 +281,26 @@ class RealTime:
                 column = F.coalesce(column, F.lit(field.default))
             columns.append(column.alias(field.name))
         fits = F.coalesce(fits, F.lit(False))
-        place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
-        error = F.lit(f"is no {bound.source.event_type.__name__}, in type or for want of a field")
-        letter = F.to_json(F.struct(F.lit(bound.source.name).alias("stream"), text.alias("raw"), error.alias("error")))
+        own = F.lit(self._recording.manifest.run)
+        place = F.concat_ws("/", own, "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
+        kind = bound.source.event_type.__name__
+        error = F.concat(
+            F.when(alone, F.lit(f"is no {kind}, in type or for want of a field")).otherwise(
+                F.lit(f"is no single {kind} in JSON")
+            ),
+            F.when(F.length(text) > LONGEST, F.concat(F.lit("; cut, of "), F.length(text), F.lit(" characters"))).otherwise(""),
+        )
+        raw = F.left(text, F.lit(LONGEST))
+        letter = F.to_json(F.struct(F.lit(bound.source.name).alias("stream"), raw.alias("raw"), error.alias("error")))
         header = F.struct(F.lit(ID_HEADER).alias("key"), place.cast("binary").alias("value"))
         bad = rows.where(~fits).select(letter.alias("value"), F.array(header).alias("headers"))
         return rows.where(fits).select(*columns), bad
+
+    def _beginning(self, bound: KafkaSource) -> dict[str, str]:
+        """Return the option of Spark's connector that says where the run began to read; later partitions are read whole."""
+        first = self._recording.manifest.beginnings[bound.source.name]
+        offsets = {str(partition): first.get(str(partition), EARLIEST) for partition in bound.topic.partitions}
+        return {"startingOffsets": json.dumps({bound.place.topic: offsets})}
 
     def _start_writing(self, name: str, frame: DataFrame, place: KafkaPlace) -> StreamingQuery:
         Topic(place, create=True, needs=("read", "write"))
@@ -268,21 +357,33 @@ class RealTime:
             # Several queries may read a topic: an event counts as read once all of them have committed it.
             firsts = [each[topic] for each in begun if topic in each]
             lasts = [each[topic] for each in done if topic in each]
+            beginning = self._recording.manifest.beginnings[bound.source.name]
             for partition, (low, end) in bound.topic.bounds().items():
-                first = max((each.get(str(partition), 0) for each in firsts), default=end if bound.starts_late else low)
+                first = beginning.get(str(partition), low)
                 done_to = (
                     [each.get(str(partition), first) for each in lasts] if all(begun) and len(lasts) == len(firsts) else []
                 )
-                spans[topic, str(partition)] = _Span(first, max(first, min(done_to, default=first)), end)
+                read_to = max(first, min(done_to, default=first))
+                if read_to < end and self._holds_nothing(bound.topic, partition, read_to, end):
+                    read_to = end
+                spans[topic, str(partition)] = _Span(first, read_to, end)
         return spans
 
+    def _holds_nothing(self, topic: Topic, partition: int, first: int, end: int) -> bool:
+        """Whether a partition has only marks of transactions between two offsets: Spark commits the end of what it has read."""
+        asked = (topic.place.topic, partition, first, end)
+        if asked not in self._empty:
+            self._empty[asked] = end - first <= MARKS and not any(topic.read({partition: first}, {partition: end}))
+        return self._empty[asked]
+
     def letters(self) -> list[bytes]:
-        """Return the dead letters of committed events, without the duplicates of repeated deliveries."""
-        spans, by_name = self._spans(), dict[str, bytes]()
+        """Return the run's dead letters of committed events, without the duplicates of repeated deliveries."""
+        spans, by_name, own = self._spans(), dict[str, bytes](), f"{self._recording.manifest.run}/"
         for topic in (Topic(dead_letters_of(bound.place)) for bound in self._kafka()):
             lows, ends = ({partition: place[side] for partition, place in topic.bounds().items()} for side in (0, 1))
             by_name |= {name_of(message) or "": message.value() or b"" for part in topic.read(lows, ends) for message in part}
-        return [letter for name, letter in by_name.items() if _is_within(name, spans)]
+        places = {name.removeprefix(own): letter for name, letter in by_name.items() if name.startswith(own)}
+        return [letter for place, letter in places.items() if _is_within(place, spans)]
 
     def _report(self) -> Report:
         spans = self._spans().values()
@@ -295,7 +396,10 @@ class RealTime:
             delivery="at least once",
             counts=EventCounts(accepted, accepted - queued - dead, dead, queued),
             dead_letter_topics=[dead_letters_of(bound.place).topic for bound in self._kafka()],
-            units={"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
+            units={
+                "counts": "measured: messages in the sources' topics, by offset (marks of transactions between them included), "
+                "as of the last checkpoint"
+            },
         )
 
 

@@ -208,7 +208,7 @@ def _colon(text: str, reason: str) -> tuple[str, str] | None:
 
 
 def _gone_messages(text: str, reason: str) -> tuple[str, str] | None:
-    if "KAFKA_DATA_LOSS" not in text and "failOnDataLoss" not in text:
+    if not any(sign in text for sign in ("KAFKA_DATA_LOSS", "failOnDataLoss", "OffsetOutOfRangeException")):
         return None
     return (
         "messages that had not been read are no longer in the topic: its retention has deleted them, or somebody has",
