@@ -1,9 +1,11 @@
 """Raising at a chosen line of a function, to simulate that the driver is killed there, or that a call fails."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class DriverKilled(BaseException):
@@ -14,34 +16,49 @@ class Failed(RuntimeError):
     """Simulates a failing call, such as one to a sink that does not answer."""
 
 
-class LineTracer:
-    """Runs a function, and either records which lines of its file are executed, or raises before one of them.
-
-    A line that is executed again, in a loop or as a block ends, counts once.
+class CodeLine(NamedTuple):
+    """A line of code, before its first or its second execution.
 
     Parameters
     ----------
-    file: the file whose lines are traced.
+    time: 1 or 2; a loop may be left in the middle, and later executions are like the second.
     """
 
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self.executed: list[int] = []
-        """The numbers of executed lines, in the order of their first execution."""
-        self._at: int | None = None
+    file: str
+    number: int
+    time: int = 1
+
+    def __str__(self) -> str:
+        again = ", the second time" if self.time > 1 else ""
+        return f"line {self.number} of {Path(self.file).name}{again}"
+
+
+class LineTracer:
+    """Runs a function, and either records which lines of the user's files are executed, or raises before one of them.
+
+    Parameters
+    ----------
+    is_users: whether a file's lines are traced.
+    """
+
+    def __init__(self, is_users: Callable[[str], bool]) -> None:
+        self._is_users = is_users
+        self._seen: Counter[tuple[str, int]] = Counter()
+        self.executed: list[CodeLine] = []
+        """The lines that were executed, in order; those that were executed again are there a second time."""
+        self._at: CodeLine | None = None
         self._error: type[BaseException] = DriverKilled
         self.raised = False
         """Whether the error was raised."""
 
-    def raise_at(self, line: int, error: type[BaseException]) -> None:
-        """Raise ``error`` before a line is executed for the first time. Python traces no line after that, so clean-up code
-        runs.
-        """
+    def raise_at(self, line: CodeLine, error: type[BaseException]) -> None:
+        """Raise ``error`` before a line is executed. Python traces no line after that, so clean-up code runs."""
         self._at, self._error, self.raised = line, error, False
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function with tracing on, and return its result."""
         self.executed.clear()
+        self._seen.clear()
         before = sys.gettrace()
         sys.settrace(self._entered)
         try:
@@ -50,12 +67,16 @@ class LineTracer:
             sys.settrace(before)
 
     def _entered(self, frame: FrameType, event: str, _: Any) -> Any:
-        return self._seen if frame.f_code.co_filename == self._file else None
+        return self._passed if self._is_users(frame.f_code.co_filename) else None
 
-    def _seen(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line" and frame.f_lineno not in self.executed:
-            self.executed.append(frame.f_lineno)
-            if frame.f_lineno == self._at:
-                self.raised = True
-                raise self._error(f"line {frame.f_lineno}, as the prover wants it")
-        return self._seen
+    def _passed(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            place = frame.f_code.co_filename, frame.f_lineno
+            self._seen[place] += 1
+            if self._seen[place] <= 2:
+                line = CodeLine(*place, self._seen[place])
+                self.executed.append(line)
+                if line == self._at:
+                    self.raised = True
+                    raise self._error(f"{line}, as the prover wants it")
+        return self._passed

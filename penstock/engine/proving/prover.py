@@ -2,6 +2,7 @@
 protocol or at a line of the sink's code, or by an error.
 """
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.engine.proving.lines import DriverKilled, Failed, LineTracer
+from penstock.engine.proving.lines import CodeLine, DriverKilled, Failed, LineTracer
 from penstock.engine.proving.query import QueryWorld, UserQuery
 from penstock.engine.proving.verdict import Disturbance, QueryVerdict, TrialResult
 from penstock.errors import ConfigurationError, RunFailedError
@@ -47,7 +48,7 @@ class QueryProver:
         self._lines = lines
         self._schema = query.schema or _schema_of(spark, sample)
         self._deadline = time.monotonic() + seconds
-        self._number, self._trials, self._notes = 0, list[TrialResult](), list[str]()
+        self._number, self._trials, self._notes, self._left_out = 0, list[TrialResult](), list[str](), 0
         self._expected: list[str] = []
 
     def prove(self) -> QueryVerdict:
@@ -58,13 +59,23 @@ class QueryProver:
         RunFailedError: the undisturbed query fails, or writes no rows. ConfigurationError: there was no time for a schedule.
         """
         # The undisturbed run gives the expected rows, and the lines of ``foreachBatch`` at which others are then disturbed.
-        files, executed = self._cut(FILES), dict[int, list[int]]()
+        files, executed = self._cut(FILES), dict[int, list[CodeLine]]()
         world, failed = self._ran(files, executed)
         if failed:
             raise RunFailedError(f"{self._query.reference} fails when nothing disturbs it: {failed}")
         self._expected = world.rows()
         batches, has_log = len(world.committed()), (world.sink / "_spark_metadata").exists()
         world.remove()
+        if not batches:
+            raise RunFailedError(
+                f"{self._query.reference} commits nothing in the checkpoint that it was given, so no kill can be tried: give "
+                'option("checkpointLocation", checkpoint) the path as it is.'
+            )
+        if self._is_left_in_sink():
+            raise RunFailedError(
+                f"The sink of {self._query.reference} still holds rows of the run before: define clean(spark, sink), which "
+                "makes it empty."
+            )
         if not self._expected:
             raise RunFailedError(
                 f"{self._query.reference} writes no rows to its sink, or read(spark, sink) does not find them: give input "
@@ -72,8 +83,15 @@ class QueryProver:
             )
         # A micro-batch that has others before and after it shows effects on both.
         middle = min(1, batches - 1)
-        places, name = _places(executed, middle), Path(self._query.file).name
+        places = _places(executed, middle)
+        if executed and not places:
+            self._note("no line of foreachBatch was seen, for its code is in none of your files, so none was tried")
         self._try(Disturbance("repeat", "the same once more, from its beginning"), self._again(files))
+        if self._trials and self._trials[0].failed:
+            raise RunFailedError(
+                f"{self._query.reference} cannot be started a second time in a process, as the prover does: "
+                f"{self._trials[0].failed}"
+            )
         words = f"the driver is killed when the sink has taken micro-batch {middle}, and before its commit is written"
         self._try(Disturbance("replay", words, middle, 1), self._without_commit(files, middle))
         if not self._trials[1:]:
@@ -81,17 +99,26 @@ class QueryProver:
         if has_log:
             words = f"the driver is killed when files of micro-batch {middle} are there, and not yet in the sink's log"
             self._try(Disturbance("replay", words, middle, 1), self._without_commit(files, middle, files_too=True))
-        for line, batch in places:
-            words = f"the driver is killed in micro-batch {batch}, before line {line} of {name}"
-            self._try(Disturbance("replay", words, batch, 0), self._at_line(files, batch, line, DriverKilled))
         words = f"the driver is stopped after micro-batch {middle}, and started again"
         self._try(Disturbance("restart", words, middle, 2), self._restarted(files, middle))
-        for line, batch in places:
-            words = f"line {line} of {name} raises an error in micro-batch {batch}, once"
+        first, again = ([place for place in places if place[0].time == execution] for execution in (1, 2))
+        self._kill_at(files, first)
+        for line, batch in first:
+            words = f"{line} raises an error in micro-batch {batch}, once"
             self._try(Disturbance("error", words, batch, 1), self._at_line(files, batch, line, Failed))
+        self._kill_at(files, again)
         self._try(Disturbance("cut", "the input in one micro-batch"), self._again(self._cut(1)))
         self._try(Disturbance("cut", "the input in other micro-batches"), self._again(self._cut(FILES + 2)))
+        if self._left_out:
+            self._note(
+                f"there was no time for {self._left_out} of {len(self._trials) + self._left_out} schedules; see --seconds"
+            )
         return QueryVerdict(self._query.reference, len(self._expected), batches, self._trials, self._notes)
+
+    def _kill_at(self, files: list[bytes], places: list[tuple[CodeLine, int]]) -> None:
+        for line, batch in places:
+            words = f"the driver is killed in micro-batch {batch}, before {line}"
+            self._try(Disturbance("replay", words, batch, 0), self._at_line(files, batch, line, DriverKilled))
 
     # --- schedules ------------------------------------------------------------------------------
 
@@ -105,11 +132,13 @@ class QueryProver:
             world = self._world(files)
             world.give(batch + 1)
             failed = world.run()
-            for number in world.committed():  # a micro-batch without data may have followed it
+            for number in world.begun():  # a micro-batch without data may have followed it
                 if number >= batch:
                     world.forget_commit(number)
                     if files_too:
                         world.forget_files(number)
+                if number > batch:
+                    world.forget_offsets(number)
             world.give(len(files))
             return world, failed or world.run()
 
@@ -126,32 +155,38 @@ class QueryProver:
         return run
 
     def _at_line(
-        self, files: list[bytes], batch: int, line: int, error: type[BaseException]
+        self, files: list[bytes], batch: int, line: CodeLine, error: type[BaseException]
     ) -> Callable[[], tuple[QueryWorld, str]]:
         """Raise when ``foreachBatch`` reaches a line in a micro-batch; then start the query again."""
 
         def run() -> tuple[QueryWorld, str]:
-            world, lines, calls = self._world(files), LineTracer(self._query.file), Counter[int]()
+            world, lines, calls = self._world(files), LineTracer(self._query.is_users), Counter[int]()
 
             def change(function: Callable[..., Any]) -> Callable[..., Any]:
+                alive = [function]
+
                 def called(frame: Any, number: int) -> Any:
                     calls[number] += 1
                     if number != batch or calls[number] > 1:
-                        return function(frame, number)
+                        return alive[0](frame, number)
                     lines.raise_at(line, error)
                     message = ""
                     try:
-                        return lines.call(function, frame, number)
-                    except DriverKilled as end:  # so no code of the user has caught it
+                        return lines.call(alive[0], frame, number)
+                    except (DriverKilled, Failed) as end:  # so no code of the user has caught it
                         message = str(end)
-                    raise RuntimeError(message)  # here, so that it keeps no frame of the function, with open files, alive
+                    # Here, so that nothing keeps the function alive, with files and connections that the process's end closes.
+                    alive.clear()
+                    gc.collect()
+                    raise RuntimeError(message)
 
+                del function
                 return called
 
             world.give(len(files))
             world.run(change)
             if not lines.raised:
-                self._note(f"line {line} was not reached in that run, so nothing was tried there")
+                self._note(f"{line} was not reached in that run, so nothing was tried there")
             return world, world.run()
 
         return run
@@ -160,19 +195,34 @@ class QueryProver:
 
     def _try(self, schedule: Disturbance, run: Callable[[], tuple[QueryWorld, str]]) -> None:
         if time.monotonic() > self._deadline:
-            self._note("there was no time for all schedules; see --seconds")
+            self._left_out += 1
             return
         if self._advance is not None:
             self._advance(len(self._trials), len(self._trials) + 1, schedule.words)
         world, failed = run()
-        self._trials.append(_compared(schedule, self._expected, [] if failed else world.rows(), failed))
+        rows: list[str] = []
+        try:
+            rows = [] if failed else world.rows()
+        except RunFailedError as error:  # as after a kill that has left half a line
+            failed = str(error)
+        self._trials.append(_compared(schedule, self._expected, rows, failed))
         world.remove()
+
+    def _is_left_in_sink(self) -> bool:
+        """Whether a sink that was to be emptied has rows, of which a new run would be accused."""
+        world = self._world([])
+        try:
+            return bool(world.rows())
+        except RunFailedError:  # there is no sink any more
+            return False
+        finally:
+            world.remove()
 
     def _note(self, note: str) -> None:
         if note not in self._notes:
             self._notes.append(note)
 
-    def _ran(self, files: list[bytes], executed: dict[int, list[int]] | None = None) -> tuple[QueryWorld, str]:
+    def _ran(self, files: list[bytes], executed: dict[int, list[CodeLine]] | None = None) -> tuple[QueryWorld, str]:
         """Run the query on all files. ``executed`` receives the lines that ``foreachBatch`` executed, by micro-batch."""
         world = self._world(files)
         world.give(len(files))
@@ -180,7 +230,7 @@ class QueryProver:
 
         def change(function: Callable[..., Any]) -> Callable[..., Any]:
             def called(frame: Any, number: int) -> Any:
-                lines = LineTracer(self._query.file)
+                lines = LineTracer(self._query.is_users)
                 lines_by_batch[number] = lines.executed
                 return lines.call(function, frame, number)
 
@@ -197,9 +247,9 @@ class QueryProver:
         return [b"\n".join(self._lines[at : at + size]) + b"\n" for at in range(0, len(self._lines), size)]
 
 
-def _places(executed: dict[int, list[int]], middle: int) -> list[tuple[int, int]]:
+def _places(executed: dict[int, list[CodeLine]], middle: int) -> list[tuple[CodeLine, int]]:
     """Return the lines at which to raise, each with a micro-batch that executes it, preferably the one in the middle."""
-    batch_by_line: dict[int, int] = {}
+    batch_by_line: dict[CodeLine, int] = {}
     for batch in sorted(executed, key=lambda number: (number != middle, number)):
         for line in executed[batch]:
             batch_by_line.setdefault(line, batch)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ from penstock.engine.running.watch import reason_in
 from penstock.errors import ApplicationNotFoundError, RunFailedError
 from penstock.runtime.letters import NOT_THE_USERS
 
+PATIENCE_S = 120.0
+"""How long a query may take to read all input."""
 WRITTEN = 1_700_000_000
 """The modification time given to the first input file, in seconds since the epoch."""
 
@@ -42,6 +45,7 @@ class UserQuery:
         if self._file and not Path(self._file).is_file():
             raise ApplicationNotFoundError(f"There is no file {self._file}; name the file that defines {name}.")
         self._here = str(Path(self._file).resolve().parent) if self._file else ""
+        self.file = ""
         self.load()
 
     def load(self) -> Any:
@@ -59,18 +63,22 @@ class UserQuery:
         self.file = str(getattr(module, "__file__", ""))
         return module
 
+    def is_users(self, file: str) -> bool:
+        """Whether a file is the user's: the module's own, or one beside it."""
+        beside = bool(self._here) and file.startswith(f"{self._here}{os.sep}") and not file.startswith(NOT_THE_USERS)
+        return (bool(file) and file == self.file) or beside
+
     def _send_by_value(self) -> None:
         """Have Spark's workers get the user's modules with each function that is sent: they could not import them, and a module
         that they had imported would not be loaded anew.
         """
         for name, module in list(sys.modules.items()):
             if name == self._module or self._is_beside(module):
-                register_pickle_by_value(module)
+                register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
     def _is_beside(self, module: Any) -> bool:
         """Whether a module is a file in the user's directory, or below it."""
-        file = getattr(module, "__file__", None) or ""
-        return bool(self._here) and file.startswith(f"{self._here}{os.sep}") and not file.startswith(NOT_THE_USERS)
+        return self.is_users(getattr(module, "__file__", None) or "")
 
     def _executed(self) -> Any:
         """Execute the module and return it. Modules beside it leave `sys.modules`, so they are loaded anew, too."""
@@ -104,18 +112,25 @@ class UserQuery:
         try:
             content = own(spark, sink) if own is not None else _read_files(spark, sink)
             rows = content.collect() if isinstance(content, DataFrame) else list(content)
+            return sorted(
+                json.dumps(row.asDict(recursive=True) if hasattr(row, "asDict") else row, default=str, sort_keys=True)
+                for row in rows
+            )
         except Exception as error:
             raise RunFailedError(f"read(spark, sink) of {self.reference} fails: {type(error).__name__}: {error}") from error
-        return sorted(
-            json.dumps(row.asDict(recursive=True) if hasattr(row, "asDict") else row, default=str, sort_keys=True)
-            for row in rows
-        )
 
     def clean(self, spark: SparkSession, sink: str) -> None:
         """Empty the sink by the module's ``clean(spark, sink)``, if it has that function."""
         own = getattr(self.load(), "clean", None)
-        if own is not None:
+        if own is None:
+            return
+        try:
             own(spark, sink)
+        except Exception as error:
+            raise RunFailedError(
+                f"clean(spark, sink) of {self.reference} fails: {type(error).__name__}: {error}. It is called before a sink is "
+                "used for the first time, too."
+            ) from error
 
     @property
     def schema(self) -> str | None:
@@ -166,18 +181,47 @@ class QueryWorld:
         source = self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1).json(str(self.input))
         query: StreamingQuery | None = None
         try:
-            with _interposed(interpose):
+            with _interposed(interpose, self._query.reference):
                 query = self._query.build(self._spark, source, str(self.sink), str(self.checkpoint))
-            query.processAllAvailable()
+            for started in self._spark.streams.active:  # it may have started others besides
+                self._wait_for(started)
         except RunFailedError:
             raise
         except Exception as error:
             return reason_in(str(error))[0]
         finally:
+            for started in self._spark.streams.active:
+                started.stop()
             if query is not None:
                 query.stop()
         failure = query.exception()
         return "" if failure is None else reason_in(str(failure))[0]
+
+    def _wait_for(self, query: StreamingQuery) -> None:
+        """Wait until a query has read all input.
+
+        Raises
+        ------
+        RunFailedError: it goes on for longer than `PATIENCE_S`.
+        """
+        failures: list[Exception] = []
+
+        def wait() -> None:
+            try:
+                query.processAllAvailable()
+            except Exception as error:
+                failures.append(error)
+
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        waiting.join(PATIENCE_S)
+        if waiting.is_alive():
+            raise RunFailedError(
+                f"{self._query.reference} does not come to rest within {PATIENCE_S:g} s: a timer, a timeout or a time to live "
+                "by processing time keeps Spark going. Use event time in what is proved, or less input."
+            )
+        for failure in failures:
+            raise failure
 
     def rows(self) -> list[str]:
         """Return the rows in the sink, as sorted JSON texts."""
@@ -185,8 +229,15 @@ class QueryWorld:
 
     def committed(self) -> list[int]:
         """Return the numbers of the committed micro-batches, in order."""
-        directory = self.checkpoint / "commits"
-        return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit()) if directory.exists() else []
+        return _numbers(self.checkpoint / "commits")
+
+    def begun(self) -> list[int]:
+        """Return the numbers of the micro-batches that were begun, in order."""
+        return _numbers(self.checkpoint / "offsets")
+
+    def forget_offsets(self, batch: int) -> None:
+        """Remove the entry that begins a micro-batch, as if the driver had been killed before."""
+        _remove(self.checkpoint / "offsets" / str(batch))
 
     def forget_commit(self, batch: int) -> None:
         """Remove the entry that commits a micro-batch, as if the driver had been killed before Spark wrote it."""
@@ -203,6 +254,11 @@ class QueryWorld:
         """Empty the sink, and remove the directory."""
         self._query.clean(self._spark, str(self.sink))
         shutil.rmtree(self._place, ignore_errors=True)
+
+
+def _numbers(log: Path) -> list[int]:
+    """Return the numbers of the entries in one of Spark's logs, in order."""
+    return sorted(int(path.name) for path in log.iterdir() if path.name.isdigit()) if log.exists() else []
 
 
 def _remove(path: Path) -> None:
@@ -224,18 +280,29 @@ def _looking_in(directory: str) -> Iterator[None]:
 
 
 @contextmanager
-def _interposed(change: Callable[[Callable[..., Any]], Callable[..., Any]] | None) -> Iterator[None]:
-    """Within the block, ``change`` wraps each function that is given to ``foreachBatch``."""
-    if change is None:
-        yield
-        return
-    plain = DataStreamWriter.foreachBatch
+def _interposed(change: Callable[[Callable[..., Any]], Callable[..., Any]] | None, reference: str) -> Iterator[None]:
+    """Within the block, ``change`` wraps each function that is given to ``foreachBatch``, a query does not wait for its
+    trigger's interval, and a wait for the query's end is refused.
+    """
+    for_each, trigger, wait = DataStreamWriter.foreachBatch, DataStreamWriter.trigger, StreamingQuery.awaitTermination
 
     def changed(self: DataStreamWriter, func: Callable[[DataFrame, int], None]) -> DataStreamWriter:
-        return plain(self, change(func))
+        return for_each(self, func if change is None else change(func))
 
-    DataStreamWriter.foreachBatch = changed  # type: ignore[method-assign]
+    def at_once(self: DataStreamWriter, **asked: Any) -> DataStreamWriter:
+        return self if asked.get("processingTime") is not None else trigger(self, **asked)
+
+    def refused(self: StreamingQuery, timeout: Any = None) -> Any:
+        raise RunFailedError(f"{reference} waits for the end of its query (awaitTermination): let it return the query instead.")
+
+    for owner, name, other in (
+        (DataStreamWriter, "foreachBatch", changed),
+        (DataStreamWriter, "trigger", at_once),
+        (StreamingQuery, "awaitTermination", refused),
+    ):
+        setattr(owner, name, other)
     try:
         yield
     finally:
-        DataStreamWriter.foreachBatch = plain  # type: ignore[method-assign]
+        DataStreamWriter.foreachBatch, DataStreamWriter.trigger = for_each, trigger  # type: ignore[method-assign]
+        StreamingQuery.awaitTermination = wait  # type: ignore[method-assign]
