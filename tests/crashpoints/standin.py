@@ -60,7 +60,7 @@ class Session:
 def stand_in() -> None:
     """Let runs of this process use a `Session`, which they are given as ``spark=``; for good."""
     alone.PATIENCE_S = 0.3
-    table.AT_FIRST_S = table.PATIENCE_S = 1.0  # a server takes a while to notice that a client was killed
+    table.AT_FIRST_S = table.PATIENCE_S = 3.0  # tries side by side share tables of notes, which one that is paused may lock
     watch.NOTED_EVERY_S = 0.05
     watch.POLL_S = watch.IDLE_S = microbatches.POLL_S = 0.0
     microbatches._compiled = _compiled
