@@ -94,7 +94,11 @@ class DurationModel:
         return float(np.concatenate(self.ratios).mean())
 
     def sustained(self, rows: float) -> float:
-        """Mean seconds of a micro-batch of so many rows, pauses included, if one follows the other."""
+        """Return the mean duration of a micro-batch of so many rows, in seconds, if each starts as the one before it ends.
+
+        It includes pauses, by their kind: ``ratio`` lengthen a micro-batch by a factor, ``own`` add a time to some
+        micro-batches, and the others add a time to each second of work.
+        """
         ratios, pauses = np.concatenate(self.ratios), self.pauses
         if pauses.kind == "ratio" or not pauses.which.any():
             return self.duration(rows) * float(ratios.mean())
@@ -124,12 +128,16 @@ class DurationModel:
         )
 
     def work(self, random: np.random.Generator, rows_per_row: float, span: float, count: int = 4096) -> Work:
-        """Draw the work of ``count`` micro-batches for a simulation of ``span`` seconds, in blocks of the recorded ones.
+        """Draw what ``count`` micro-batches of a simulation take, by drawing recorded ones in blocks, which keeps slow spells.
 
-        ``rows_per_row`` is the rows that the query reads per row of the run's source; the work is per row of the source.
+        Parameters
+        ----------
+        rows_per_row: rows that this query reads for each row of the run's source; the result is per row of the source.
+        span: the length of the simulation in seconds, over which the pauses are spread.
         """
         index = self._blocks(random, count)
         ratios, planned, closing = (np.concatenate(values)[index] for values in (self.ratios, self.planned, self.closing))
+        # A recording is short, so ratios beyond its greatest are drawn from the fitted tail; those of pauses are kept apart.
         ratios = np.where(self.pauses.which[index], ratios, self.tail.extended(ratios, random))
         ratios, pauses, stops, stands = self.pauses.parted(ratios, index, random, span)
         return Work(

@@ -142,7 +142,9 @@ class Elements:
         )
 
     def is_possible(self, groups: Grouping) -> bool:
-        """Whether a grouping has no cycle of queries, and no query reads a stream that both it and another query make."""
+        """Whether each group of a grouping can be a query of its own: no queries wait for each other in a circle, and no query
+        reads a stream that it and another query both write.
+        """
         makers: dict[str, set[str]] = {}
         for name, streams in self.emits.items():
             for stream in streams:

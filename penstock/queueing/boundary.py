@@ -109,7 +109,11 @@ def _require_size(size: float) -> int:
 
 
 def _idle(server: "StreamServer") -> Boundary:
-    """The boundary probabilities for the paper's timer, not normalised."""
+    """Return the probabilities pi_{0,j} that the internal queue is empty and j jobs wait, up to a common factor.
+
+    They solve a linear system over the K phases j. It is solved iteratively where K is large, and directly otherwise, or if the
+    iteration does not converge.
+    """
     size = _require_size(server.batch_size)
     rho, xi = server.load, server.arrivals_per_transfer_time
     sigma = server.timer_rate / server.service_rate

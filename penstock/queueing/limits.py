@@ -25,7 +25,12 @@ def infinite_batch(server: "StreamServer") -> Moments:
 
 
 def _idle(server: "StreamServer") -> Moments:
-    """Solve (rho(1-w) + sigma) P(w) = sigma (1 - alpha) pi_00 + sigma alpha P(zeta(w)), iterating from w = 0 to 1."""
+    """Means for the timer that runs while the internal queue is empty.
+
+    The generating function P of the external queue while the internal one is empty solves
+    (rho(1-w) + sigma) P(w) = sigma (1 - alpha) pi_00 + sigma alpha P(zeta(w)). As zeta(w) is nearer to 1 than w, applying the
+    equation again and again, from w = 0 on, expresses all by pi_00 = P(0).
+    """
     rho, xi, rate = server.load, server.arrivals_per_transfer_time, server.arrival_rate
     gamma, sigma = server.transfer_rate, server.timer_rate / server.service_rate
     # s = (1-w)/(1-rho w) is multiplied by rho at each step: 1 - w_n = (1-rho) s / (1 - rho s), s = rho^n.

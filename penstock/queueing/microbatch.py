@@ -161,7 +161,8 @@ class MicroBatchServer:
         durations = mean * values
         if durations[-1] <= interval:
             return interval
-        # The time of a batch's start since the last trigger is a Markov chain, which moves when a batch overruns.
+        # A batch starts at the next trigger, or at once if the trigger has passed by. So the time from the last trigger to a
+        # batch's start is a Markov chain: it is iterated on a grid of 200 cells from a start at a trigger to its limit.
         phases = (np.arange(200) + 0.5) / 200 * interval
         occupied: Real = np.zeros(201)
         cycle = 0.0

@@ -45,7 +45,9 @@ class Guard:
             if len(asked.headers.getlist("host")) < 2 and self._names.has(host):
                 return
             raise refusal(
-                403, "Without tokens, the host must be an IP address or a known name; allow this one with --allow-host."
+                403,
+                "A server without tokens answers only to an IP address, localhost, or a name that --allow-host has given it, and "
+                f"not to {host[:80]!r}: start it with that --allow-host, or with --tokens.",
             )
         token = self._token_of(asked)
         if not self._access.knows(token):

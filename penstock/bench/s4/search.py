@@ -61,7 +61,10 @@ class Search:
 
 
 def sustained(trials: Iterable[dict[str, Any]]) -> Sustained:
-    """Evaluate trials: a failed one was not sustained, and a rate above one that was not sustained does not count."""
+    """Return the greatest rate that trials have sustained, and the least that they have not.
+
+    A trial that failed has not sustained its rate. A rate counts only if no lower one has failed.
+    """
     verdicts = sorted((cell["rate"], "error" not in cell and cell["latency"].get("max", BOUND_S) < BOUND_S) for cell in trials)
     over = min((rate for rate, held in verdicts if not held), default=None)
     return Sustained(max((rate for rate, held in verdicts if held and (over is None or rate < over)), default=None), over)
