@@ -46,8 +46,8 @@ class Guard:
                 return
             raise refusal(
                 403,
-                "A server without tokens answers only to an IP address, localhost, or a name that --allow-host has given it, and "
-                f"not to {host[:80]!r}: start it with that --allow-host, or with --tokens.",
+                "A server without tokens answers only to an IP address, localhost, or a name that --allow-host gives it, and "
+                f"not to {host[:80]!r}: start it with --allow-host and that name, or with --tokens.",
             )
         token = self._token_of(asked)
         if not self._access.knows(token):
