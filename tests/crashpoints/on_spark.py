@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crashpoints import runner
 from crashpoints.points import Points, watch
 from crashpoints.power import Power
 from crashpoints.runner import OVER, Place, amiss
@@ -23,6 +24,7 @@ from penstock.errors import ConfigurationError, PenstockError
 
 TESTS = Path(__file__).parent.parent
 MASTER = "local[2]"
+PATIENCE_S = 300.0
 SPARKS = ("checkpoint/", ".staging/", "mkdir ")
 """Parts of the names of points that are Spark's, or its workers'."""
 SAID = "said.json"
@@ -87,7 +89,7 @@ def started(workload: Workload, world: Path, step: Step | None = None) -> dict[s
     path = os.pathsep.join((str(TESTS.parent), str(TESTS)))
     environment = {**os.environ, "PYTHONPATH": path, "CRASHPOINTS_SERVERS": json.dumps(SERVERS)}
     with (world.parent / "said").open("a") as said:
-        subprocess.run(command, env=environment, stdout=said, stderr=said, start_new_session=True, timeout=300)
+        subprocess.run(command, env=environment, stdout=said, stderr=said, start_new_session=True, timeout=PATIENCE_S)
     answer: dict[str, Any] | None = json.loads((world / SAID).read_text()) if (world / SAID).exists() else None
     return answer
 
@@ -104,6 +106,7 @@ def tried(place: Place, workload: Workload, step: Step) -> str:
 def campaign(workloads: list[Workload], say: Callable[[str], None]) -> int:
     """All steps of the second micro-batch of each group, and of moves; returns how many tries have failed."""
     wrong = 0
+    runner.PATIENCE_S = PATIENCE_S
     for workload in workloads:
         with tempfile.TemporaryDirectory(prefix="crashpoints-") as base:
             place = Place(Path(base))
