@@ -34,6 +34,7 @@ from penstock.bench.servers.process import free_port
 from penstock.connectors import Uri
 from penstock.connectors.kafka.courier import Courier
 from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.sink import KafkaHopSink
 from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.kafka.topic import Topic, name_of
 from penstock.connectors.registry import bind_sinks, connector
@@ -47,6 +48,7 @@ from penstock.planner import observe
 from penstock.runs.follower import Follower
 from penstock.runs.letters import letters_of
 from penstock.runs.overview import overview
+from penstock.runtime.output import SinkFiles
 from penstock.testing.contracts import Sample, stage
 from penstock.ui.causes import causes
 from penstock.ui.forecast import Forecast
@@ -579,6 +581,24 @@ def test_real_time_mode_needs_no_slots_but_those_it_asks_for(broker, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "4 events accepted = 3 processed + 1 dead-lettered + 0 queued" in done.stdout
     assert "dead letters        in the topic slots-in-dead-letters" in done.stdout
+
+
+def test_a_sink_and_a_stream_of_one_name_do_not_fence_each_other(broker, tmp_path):
+    """Both send by transactions, from one group."""
+    app, _ = load_app(f"{APPS}:app")
+    stream, place = app.topology().stream("Counts"), KafkaPlace(broker.brokers, "of-one-name")
+    sink = Sink("Counts", stream, "")
+    uri = f"kafka:{broker.brokers}/of-one-name?transactions=yes"
+    own = bind_sinks([sink], {"Counts": uri}, tmp_path / "output")["Counts"]
+    files = SinkFiles("Counts", "parquet", str(tmp_path / "hops"), role="hop")
+    hop = KafkaHopSink(stream, place, tmp_path, files, transactions=True)
+    for each in (own, hop):
+        each.claim("run-of-one-name", ())
+        assert each.reached("main") is None
+        each._courier.begin("main")
+    for each in (own, hop):
+        each._courier.send("main", 0, ())
+        assert each.reached("main") == 0
 
 
 def test_the_same_topology_counts_in_micro_batches(run_app, broker):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.connectors.files.sink import DirectorySink
-from penstock.engine.running.ledger import Ledger, clear_staging
+from penstock.engine.running.ledger import Ledger, clear_staging, staged_below
 from penstock.runs.batches import BatchRecord
 from penstock.runtime.output import STAGING, FileOutput, SinkFiles
 from penstock.runtime.tally import Tally
@@ -67,7 +67,7 @@ def test_a_crash_between_the_line_and_the_moves_is_mended(sinks, tmp_path):
     resumed = Ledger(tmp_path / "ledger", "main", sinks)
     assert [resumed.owed(sink) for sink in sinks] == [0, 0]  # the last one is still staged
     resumed.deliver_last()
-    clear_staging(sink.files for sink in sinks)
+    clear_staging(staged_below(Path(sink.files.directory) for sink in sinks))
     assert [resumed.owed(sink) for sink in sinks] == [1, 1]
     assert resumed.last == 1
     assert visible(sinks) == [["zero", "one"], ["zero", "one"]]
@@ -81,7 +81,7 @@ def test_a_torn_line_was_never_committed(sinks, tmp_path):
     with (tmp_path / "ledger").open("ab") as file:
         file.write(b'{"batch":1,"committed_us":5,"fi')
     resumed = Ledger(tmp_path / "ledger", "main", sinks)
-    clear_staging(sink.files for sink in sinks)
+    clear_staging(staged_below(Path(sink.files.directory) for sink in sinks))
     assert resumed.last == 0
     assert list((Path(sinks[0].files.directory) / STAGING).iterdir()) == []
     assert committed(resumed, attempt(sinks, 1, b"one"))

@@ -3,12 +3,13 @@
 import pytest
 
 from penstock.connectors.files.sink import DirectorySink
-from penstock.engine.running.ledger import Ledger, clear_staging
+from penstock.engine.running.ledger import Ledger, clear_staging, staged_below
 from penstock.errors import RunLockedError
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runtime.output import FileOutput, SinkFiles
 from penstock.runtime.tally import Tally
 from penstock.storage import durable, journal
+from penstock.storage.place import path_of
 
 
 def attempt(sinks, batch, text):
@@ -50,7 +51,7 @@ def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
         others = bound()
         follower = Ledger(places / "ledger", "main", others)
         follower.deliver_last()
-        clear_staging(sink.files for sink in others)
+        clear_staging(staged_below(path_of(sink.files.directory) for sink in others))
         if follower.last == 0:
             commit(follower, attempt(others, 1, b"one, by the second"))
         commit(follower, attempt(others, 2, b"two"))
@@ -80,3 +81,19 @@ def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
     assert visible(places / "one") == visible(places / "two") == [b"zero", made, b"two"]
     assert [one.batch for one in records_in(places / "ledger")] == [0, 1, 2]
     followers[0].close()
+
+
+def test_a_driver_that_is_paused_before_it_clears_leaves_what_another_has_staged(places):
+    """What it clears was listed before it took the ledger over; the other has taken it over since."""
+    sinks = [DirectorySink(SinkFiles("one", "jsonl", str(places / "one")))]
+    sinks[0].claim("run", ())
+    attempt(sinks, 0, b"of a crash")
+    listed = staged_below([places / "one"])
+    assert len(listed) == 1
+    Ledger(places / "ledger", "main", sinks)
+    follower = Ledger(places / "ledger", "main", sinks)
+    record = attempt(sinks, 0, b"zero")
+    assert follower.commit(record)
+    clear_staging(listed)
+    follower.deliver(record)
+    assert visible(places / "one") == [b"zero"]

@@ -93,7 +93,8 @@ class DirectorySink(BoundSink):
         emptying = owner in discarded or (owner == run and _is_emptying(directory))
         durable.make(directory / STAGING)
         if owner is not None:
-            durable.write(directory / OWNER, _owned(run, emptying=emptying))
+            if owner != run or emptying:
+                durable.write(directory / OWNER, _owned(run, emptying=emptying))
         elif not durable.create(directory / OWNER, _owned(run)) and _owner_of(directory) != run:
             raise SinkError(other_run(self.files, directory, f"{self.files.kind}:PATH"))
         if emptying:

@@ -161,12 +161,7 @@ class Transactions(Courier):
         return None if place.offset < 0 else place.offset - 1
 
     def begin(self, group: str) -> None:
-        with self._numbering(group) as consumer:
-            try:
-                patiently(lambda: consumer.commit(offsets=[self._number(-1)], asynchronous=False), PATIENCE_S)
-            except KafkaException as error:
-                raise self._refused(error) from error
-        self._reached[group] = -1
+        self.send(group, -1, ())  # a transaction, so that a driver that was paused and followed does not set the record back
 
     def send(self, group: str, batch: int, messages: Named) -> None:
         producer = self._producers[group]

@@ -72,9 +72,9 @@ class TopicSink(BoundSink):
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
         self.files = msgspec.structs.replace(self.files, largest=self._topic.largest() - AROUND)
-        name = self.files.name
-        lineage = [run, *discarded][-1]
-        self._courier = Transactions(self._topic, name, run, lineage) if self._transactions else Courier(self._topic, name)
+        lineage, label = [run, *discarded][-1], self.files.label  # a stream between groups may have the name of a sink
+        own = Transactions(self._topic, label, run, lineage) if self._transactions else None
+        self._courier = own or Courier(self._topic, self.files.name)
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         staged = present(files)

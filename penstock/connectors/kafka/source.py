@@ -23,7 +23,7 @@ from penstock.connectors.kafka.place import (
     subject_of,
 )
 from penstock.connectors.kafka.topic import COMMITTED as READS
-from penstock.connectors.kafka.topic import Topic, place_of
+from penstock.connectors.kafka.topic import UNCOMMITTED, Topic, place_of
 from penstock.connectors.source import BoundSource, Reading, Reckoning, Reread, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
@@ -161,7 +161,27 @@ class KafkaSource(BoundSource):
 
 
 class KafkaHopSource(KafkaSource):
-    """A topic from which one group of a run reads a stream of others; headers hold each event's birth and root."""
+    """A topic from which one group of a run reads a stream of others; headers hold each event's birth and root.
+
+    Each micro-batch of the others is a transaction, whose mark has an offset, too.
+    """
+
+    def reckon(self, position: Position) -> Reckoning:
+        """Count by offsets what was read, and by messages what waits."""
+        reckoned = super().reckon(position)
+        if not reckoned.queued:
+            return reckoned
+        self.topic.settle()
+        done = self._read(position)[1]
+        bounds = self.topic.bounds(**READS)
+        starts = {partition: max(low, done.get(partition, low)) for partition, (low, _) in bounds.items()}
+        return reckoned._replace(queued=self.topic.count(starts, {partition: end for partition, (_, end) in bounds.items()}))
+
+    def drained(self, position: Position) -> bool:
+        """Whether nothing waits, and no transaction is open, whose messages would come."""
+        self.vouch(position)
+        nothing_waits = super().reckon(position).queued == 0
+        return nothing_waits and self.topic.ends(**READS) == self.topic.ends(**UNCOMMITTED)
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         reading = super().reading(spark, started_us)

@@ -1,6 +1,7 @@
 """Checks before a run is resumed: the ledger, Spark's checkpoint and the sinks must have reached the same batch."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from penstock.connectors.checkpoint import batches, clear_checkpoint, missing_part, offsets_checksum
@@ -11,7 +12,15 @@ from penstock.errors import IncompatibleStateError
 MEND = "put all of the run's directory back as it was, or start afresh with --fresh"
 
 
-def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, sources: int, stateful: bool) -> None:
+def agree(
+    ledger: Ledger,
+    checkpoint: Path,
+    sinks: Sequence[BoundSink],
+    held: Callable[[], AbstractContextManager[None]],
+    *,
+    sources: int,
+    stateful: bool,
+) -> None:
     """Check that ledger, checkpoint and sinks are complete and agree. Clears a checkpoint that has not planned a batch yet.
 
     After a crash, the checkpoint may have planned one batch more than the ledger has committed, and may lack the entry that
@@ -19,6 +28,7 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, sourc
 
     Parameters
     ----------
+    held: keeps other drivers from taking the run over, and raises if one has.
     sources: the number of the query's sources. stateful: whether the query is known to keep state.
 
     Raises
@@ -36,7 +46,8 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, sourc
             )
     if not planned and not completed and ledger.last is None:
         # A start that was killed before it planned its first batch may have left state with which Spark would not begin.
-        clear_checkpoint(checkpoint)
+        with held():
+            clear_checkpoint(checkpoint)
         return
     if completed and completed[-1] > done:
         raise IncompatibleStateError(

@@ -24,7 +24,7 @@ from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
 from penstock.engine.query.group import Group, group_elements
 from penstock.engine.running.agreement import keeps
-from penstock.engine.running.ledger import Ledger
+from penstock.engine.running.ledger import Ledger, staged_below
 from penstock.engine.running.options import RunOptions
 from penstock.engine.running.recording import Recording
 from penstock.engine.running.steering import Change
@@ -38,6 +38,8 @@ from penstock.runs.starts import Environment, Loaded, Start
 from penstock.runtime.log import storable
 from penstock.runtime.output import DEAD_LETTERS, SinkFiles
 from penstock.runtime.wiring import WiringReference
+from penstock.storage import durable
+from penstock.storage.place import path_of
 
 
 @dataclass(frozen=True)
@@ -312,6 +314,13 @@ class Binding:
         """The URI schemes of the stores that hold the run, its sources or its sinks."""
         uris = [*(bound.uri for bound in self.sources.values()), *(bound.uri for bound in self.sinks.values())]
         return schemes_of([self.recording.directory, *uris])
+
+    def staged(self) -> list[Path]:
+        """Return what earlier attempts have staged for all sinks, dead letters and other groups."""
+        hops = (self.recording.hops / stream for stream in durable.names(self.recording.hops))
+        between_groups = (hop / group for hop in hops for group in durable.names(hop))
+        own = (path_of(sink.files.directory) for sink in (*self.sinks.values(), self.letters))
+        return staged_below({*own, *between_groups})
 
     def open(self, group: Group) -> BoundGroup:
         """Bind a group to its sources and sinks, and open its ledger."""

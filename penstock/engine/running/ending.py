@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.app.window.windowing import FOREVER
 from penstock.connectors.checkpoint import batches
 from penstock.engine.running.binding import BoundGroup
+from penstock.errors import RunLockedError
 from penstock.storage import durable
 
 FOREVER_MS = FOREVER // 1000
@@ -61,12 +62,18 @@ def _has_watermark(checkpoint: Path) -> bool:
 
 
 def plan_last(checkpoint: Path) -> None:
-    """Plan the last micro-batch of a query that is stopped and has completed all micro-batches before."""
+    """Plan the last micro-batch of a query that is stopped and has completed all micro-batches before.
+
+    Raises
+    ------
+    RunLockedError: another driver has planned it, or another one in its place.
+    """
     number, metadata, version_and_offsets = _last_planned(checkpoint)
     metadata |= {"batchWatermarkMs": FOREVER_MS, "batchTimestampMs": time.time_ns() // 1_000_000}
     version, *offsets = version_and_offsets
     lines = [version, json.dumps(metadata, separators=(",", ":")), *offsets]
-    durable.write(checkpoint / "offsets" / str(number + 1), "\n".join(lines))
+    if not durable.create(checkpoint / "offsets" / str(number + 1), "\n".join(lines).encode()):
+        raise RunLockedError(f"Another driver has planned batch {number + 1} of {checkpoint.name}, so this one has stopped.")
 
 
 def first_end(checkpoint: Path) -> int | None:

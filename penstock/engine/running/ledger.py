@@ -172,11 +172,17 @@ def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
     return moved
 
 
-def clear_staging(sinks: Iterable[SinkFiles]) -> None:
-    """Remove the files that crashed attempts have left. Call it after every ledger has delivered its last batch."""
-    for sink in sinks:
-        for leftover in durable.matching(path_of(sink.directory) / STAGING, "*"):
-            if leftover.is_dir():
-                durable.remove(leftover)
-            else:
-                leftover.unlink(missing_ok=True)
+def staged_below(directories: Iterable[Path]) -> list[Path]:
+    """Return what is staged below sinks' directories. Of what is listed before the ledgers are opened, which fences other
+    drivers, nothing is of a driver that takes the run over later.
+    """
+    return [path for directory in directories for path in durable.matching(directory / STAGING, "*")]
+
+
+def clear_staging(leftovers: Iterable[Path]) -> None:
+    """Remove what crashed attempts have left (see `staged_below`). Call it after every ledger has delivered its last batch."""
+    for leftover in leftovers:
+        if leftover.is_dir():
+            durable.remove(leftover)
+        else:
+            leftover.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -163,6 +164,7 @@ class MicroBatches:
     def _open(self) -> list[BoundGroup]:
         """Open all groups, check that ledgers, checkpoints and sinks agree, and deliver committed files that are left."""
         Move.tidy(self._binding)
+        leftovers = self._binding.staged()
         groups = [self._binding.open(group) for group in self._binding.groups]
         for group in groups:
             self._agree(group)
@@ -173,17 +175,16 @@ class MicroBatches:
         self._binding.check_sinks(groups)
         for group in groups:
             group.ledger.deliver_last()
-        clear_staging({sink.files for group in groups for sink in group.sinks})
+        clear_staging(leftovers)
         self._watermarks = {
             group.group.name: Watermarks(source for source in group.topology.sources if source.name in group.external)
             for group in groups
         }
         return groups
 
-    @staticmethod
-    def _agree(group: BoundGroup) -> None:
-        keyed = any(element.keyed for element in group.topology.elements)
-        agree(group.ledger, group.checkpoint, group.sinks, sources=len(group.sources), stateful=keyed)
+    def _agree(self, group: BoundGroup) -> None:
+        keyed, held = any(element.keyed for element in group.topology.elements), self._binding.recording.held
+        agree(group.ledger, group.checkpoint, group.sinks, held, sources=len(group.sources), stateful=keyed)
 
     def _count(self, groups: list[BoundGroup]) -> None:
         """Add up the totals of all batches that earlier starts have committed."""
@@ -383,8 +384,11 @@ class MicroBatches:
             # Without the last batch, which Spark may read again if its completion was not written.
             for bound, position in group.positions(back=1):
                 readers.setdefault(bound.source.name, []).append((bound, position))
-        for read in readers.values():
-            read[0][0].note_progress(f"run in {self._binding.recording.directory}", [position for _, position in read])
+        for name, read in readers.items():
+            between_groups = name not in self._binding.sources
+            # Held, as a driver that wakes in the middle would remove files of the same names that a new run has written since.
+            with self._binding.recording.held() if between_groups else nullcontext():
+                read[0][0].note_progress(f"run in {self._binding.recording.directory}", [position for _, position in read])
 
     def _show(self, queries: list[StreamingQuery]) -> None:
         if not self._live.waits:

@@ -7,8 +7,8 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -234,10 +234,20 @@ class Recording:
         """Record that the input has ended, after which no event can be read."""
         self.keep(ended=True)
 
-    def _keep_manifest(self) -> None:
-        # Locked, because a driver that is paused in between would replace another driver's manifest by an old one.
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within the block, no other driver of this machine takes the run over: it waits, even for one that is paused there.
+
+        Raises
+        ------
+        RunLockedError: another driver has taken the run over.
+        """
         with alone(self.directory / MANIFEST):
             self.refuse_taken_over()
+            yield
+
+    def _keep_manifest(self) -> None:
+        with self.held():
             self.manifest.write(self.directory)
 
     def refuse_taken_over(self) -> None:
