@@ -30,6 +30,13 @@ def is_flat_event(event_type: type[Event]) -> bool:
     return all(map(is_flat, field_types(event_type).values())) and not demanding(event_type)
 
 
+def is_immutable(event_type: type[Event]) -> bool:
+    """Whether no function can change an event: it is frozen, and its fields are flat and of built-in kinds."""
+    own = {kind.python for kind in kinds() if kind.encode is not None}
+    frozen = event_type.__struct_config__.frozen and is_flat_event(event_type)
+    return frozen and not any(plain(annotation) in own for annotation in field_types(event_type).values())
+
+
 @cache
 def _flat() -> frozenset[type]:
     return frozenset(kind.python for kind in kinds() if not kind.is_text and not kind.staged)

@@ -12,12 +12,12 @@ from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Windowed
 from penstock.kinds.annotations import demanding
 from penstock.kinds.event import Event
-from penstock.kinds.fields import is_flat_event
+from penstock.kinds.fields import is_immutable
 
 SHORT = 1 << 16
 """Texts below this length are certainly small enough to be stored."""
-FEW_WINDOWS = 10_000
-"""Fewer windows of plain values than this are certainly small enough, too."""
+FEW_WINDOWS = 100_000
+"""Fewer states of reducers in windows, of plain values, are certainly small enough, too."""
 FEW_TIMES = 1_000_000
 """And so are fewer times, of nine bytes each."""
 WHOLE = f"type(state.{{0}}) is int and {-(2**63)} <= state.{{0}} < {2**63}"
@@ -70,7 +70,7 @@ def reads_back(prototype: type[ProcessingElement], inputs: Iterable[type[Event]]
     ----------
     inputs: the types of the events that are delivered.
     """
-    if not all(map(is_flat_event, inputs)):
+    if not all(map(is_immutable, inputs)):
         return False
     if issubclass(prototype, Windowed):
         body = prototype.body
@@ -85,12 +85,12 @@ def _is_numeric(body: type[Reducing]) -> bool:
 
 def _windows_kept(body: type[Reducing]) -> Asked:
     """Return the check of windows of numbers: there are few, and each sum of integers is within 64 bits."""
-    hints = typing.get_type_hints(body)
+    hints, parts = typing.get_type_hints(body), len(body.states)
     sums = [state for state, reducer in body.states if type(reducer) is reducers.sum and hints[state] is int]
     if not sums:
-        return lambda state: len(state.open) < FEW_WINDOWS
+        return lambda state: len(state.open) * parts < FEW_WINDOWS
     part: Asked = eval("lambda state: " + " and ".join(map(WHOLE.format, sums)))
-    return lambda state: len(state.open) < FEW_WINDOWS and all(part(window.state) for window in state.open.values())
+    return lambda state: len(state.open) * parts < FEW_WINDOWS and all(part(window.state) for window in state.open.values())
 
 
 def _plain_kept(cls: type[Any]) -> Asked | None:
