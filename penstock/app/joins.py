@@ -20,7 +20,7 @@ from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
 from penstock.errors import StateError, TopologyError
 from penstock.kinds.event import Event
-from penstock.kinds.fields import is_flat_event
+from penstock.kinds.fields import is_immutable
 
 E = TypeVar("E")
 How = Literal["inner", "left", "full"]
@@ -156,8 +156,7 @@ class IntervalJoin(Joining):
                 yield from self._combined(left, near)
             into = self._held(own)
         insort(into, held, key=held_time)
-        if held is into[0]:
-            self.rearm()
+        self.rearm()  # also where another event is first: the timer may have been set under a longer within=
 
     def _combined(self, left: Held[Any], near: list[list[Held[Any]]]) -> Iterator[Emission]:
         for others in product(*near):
@@ -452,7 +451,7 @@ def _joining(
         (field, list[Held[kind]], msgspec.field(default_factory=list))  # type: ignore[valid-type]
         for field, kind in zip(lists, kinds, strict=True)
     ]
-    flat = all(map(is_flat_event, kinds))
+    flat = all(map(is_immutable, kinds))
     made: type[Any] = msgspec.defstruct(
         name,
         fields,

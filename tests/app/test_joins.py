@@ -382,3 +382,37 @@ def test_steps_that_are_undone_leave_what_a_state_that_is_restored_does(how, thr
     first, second = drivers
     assert results(first) == results(second)
     assert sorted(map(str, first.dead_letters)) == sorted(map(str, second.dead_letters))
+
+
+class Changeable(Event, frozen=False):
+    item: int
+    number: int
+    at: datetime
+
+
+def test_an_event_that_a_pairing_spoils_is_a_dead_letter():
+    app = App("spoilt")
+    orders = app.source("Orders", Changeable, event_time="at", lateness=LATENESS)
+    payments = app.source("Payments", Payment, event_time="at", lateness=LATENESS)
+    paid = app.stream("Paid", Paid)
+    app.sink("Out", paid)
+
+    @app.join(orders, payments, key="item", within=("-9 s", "9 s"), emits=paid, how="left")
+    def match(order, payment):
+        order.number = "spoilt"
+        return paid(1, payment and payment.amount)
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Orders": [Changeable(1, 1, at(0))]})
+    driver.batch({"Payments": [Payment(1, 5, at(1))]})
+    driver.batch({"Payments": [Payment(2, 5, at(2))]})
+    assert len(driver.dead_letters) == 1
+
+
+def test_a_shorter_interval_counts_for_what_is_held():
+    driver = TopologyDriver(interval((0, "1 h"), "left"))
+    driver.batch({"Orders": [Order(1, 0, at(0))]})
+    driver = driver.upgraded(interval((0, "10 s"), "left"))
+    for number in (1, 2, 3):
+        driver.batch({"Orders": [Order(1, number, at(30 * number))], "Payments": [Payment(2, 0, at(30 * number))]})
+    assert (0, None) in results(driver)
