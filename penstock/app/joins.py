@@ -46,7 +46,7 @@ class Joining(Stepwise):
     left_time: ClassVar[Callable[[Any], Any]]
     lists: ClassVar[tuple[str, ...]]
     """The names of the fields that hold events: the left ones, then those of each other stream."""
-    flat: ClassVar[bool]
+    immutable: ClassVar[bool]
     """Whether the held events have scalars only, which no function can change."""
     pair: ClassVar[Pairing]
     how: ClassVar[How]
@@ -80,7 +80,7 @@ class Joining(Stepwise):
 
     def undo(self) -> Callable[[], None] | None:
         """Return a function that puts back the events that steps drop; None where a function could change these events."""
-        if not self.flat:
+        if not self.immutable:
             return None
         before = [list(held) for held in self._lists()]
 
@@ -451,7 +451,6 @@ def _joining(
         (field, list[Held[kind]], msgspec.field(default_factory=list))  # type: ignore[valid-type]
         for field, kind in zip(lists, kinds, strict=True)
     ]
-    flat = all(map(is_immutable, kinds))
     made: type[Any] = msgspec.defstruct(
         name,
         fields,
@@ -460,7 +459,7 @@ def _joining(
         namespace={
             "left_type": kinds[0],
             "lists": lists,
-            "flat": flat,
+            "immutable": all(map(is_immutable, kinds)),
             "pair": staticmethod(pair),
             "how": how,
             "max_held": max_held,

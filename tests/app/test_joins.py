@@ -36,9 +36,9 @@ def at(seconds):
     return T0 + timedelta(seconds=seconds)
 
 
-def sources():
+def sources(order=Order):
     app = App("joins")
-    orders = app.source("Orders", Order, event_time="at", lateness=LATENESS)
+    orders = app.source("Orders", order, event_time="at", lateness=LATENESS)
     payments = app.source("Payments", Payment, event_time="at", lateness=LATENESS)
     paid = app.stream("Paid", Paid)
     app.sink("Out", paid)
@@ -356,7 +356,7 @@ def failing(how, three, *, restored):
         return paid(order and order.number, payment and payment.amount)
 
     if restored:
-        app.topology().elements[0].prototype.flat = False
+        app.topology().elements[0].prototype.immutable = False
     return app
 
 
@@ -391,11 +391,7 @@ class Changeable(Event, frozen=False):
 
 
 def test_an_event_that_a_pairing_spoils_is_a_dead_letter():
-    app = App("spoilt")
-    orders = app.source("Orders", Changeable, event_time="at", lateness=LATENESS)
-    payments = app.source("Payments", Payment, event_time="at", lateness=LATENESS)
-    paid = app.stream("Paid", Paid)
-    app.sink("Out", paid)
+    app, orders, payments, paid = sources(Changeable)
 
     @app.join(orders, payments, key="item", within=("-9 s", "9 s"), emits=paid, how="left")
     def match(order, payment):

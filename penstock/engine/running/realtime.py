@@ -262,9 +262,8 @@ class RealTime:
         # An event is good if it is valid JSON and each required field has a value of its type; any other is a dead letter.
         text = F.coalesce(F.col("value").cast("string"), F.lit(""))
         rows = rows.withColumn("event", F.from_json(text, read, options))
-        alone = (
-            F.coalesce(F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))), F.lit(0)) == 1
-        )  # from_json reads the first
+        # Of several values in one message, from_json reads the first.
+        alone = F.coalesce(F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))), F.lit(0)) == 1
         fits: Column = F.col("event").isNotNull() & F.col(f"event.{CORRUPT}").isNull() & alone
         columns = []
         beside = bound.beside()
