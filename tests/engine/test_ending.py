@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import APPS
 
+from penstock.engine.running import ending
 from penstock.engine.running.ending import has_ended
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, RunLockedError
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -230,3 +231,16 @@ def test_timers_on_processing_time_behind_windows_fire_when_the_run_is_started_a
     assert [(one.item, one.bids) for one in again.output("Said")] == [("a", 2)]
     counts = again.report["counts"]
     assert (counts["processed"], counts["dead_lettered"], counts["lost"]) == (2, 1, 0)
+
+
+def test_a_driver_that_wakes_plans_nothing_in_place_of_another(tmp_path, monkeypatch):
+    """The other has planned the batch meanwhile, after this one has looked."""
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    (offsets / "0").write_text('v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n{}')
+    seen = ending._last_planned(tmp_path)
+    (offsets / "1").write_text("of the other")
+    monkeypatch.setattr(ending, "_last_planned", lambda checkpoint: seen)
+    with pytest.raises(RunLockedError, match="Another driver has planned batch 1"):
+        ending.plan_last(tmp_path)
+    assert (offsets / "1").read_text() == "of the other"
