@@ -42,7 +42,7 @@ from penstock.engine import RunOptions, run
 from penstock.engine.query.native import conform
 from penstock.engine.running.realtime import messages as messages_of
 from penstock.engine.running.realtime import run_real_time
-from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
+from penstock.errors import ConfigurationError, RunFailedError, RunLockedError, SinkError, SourceError
 from penstock.kinds.text import joined, text_of
 from penstock.planner import observe
 from penstock.runs.follower import Follower
@@ -599,6 +599,12 @@ def test_a_sink_and_a_stream_of_one_name_do_not_fence_each_other(broker, tmp_pat
     for each in (own, hop):
         each._courier.send("main", 0, ())
         assert each.reached("main") == 0
+    follower = KafkaHopSink(stream, place, tmp_path, files, transactions=True)
+    follower.claim("run-of-one-name", ())
+    assert follower.reached("main") == 0
+    with pytest.raises(RunLockedError, match="another driver delivers for this run"):
+        hop._courier.begin("main")  # by a driver that wakes: it would set the record back
+    assert follower._courier._looked_up("main") == 0
 
 
 def test_the_same_topology_counts_in_micro_batches(run_app, broker):
