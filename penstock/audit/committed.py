@@ -10,7 +10,7 @@ from typing import Any
 from penstock.connectors.checkpoint import Position, batches
 from penstock.errors import SourceError
 from penstock.runs.batches import records_in
-from penstock.runs.files import CHECKPOINT, PROGRESS, ledger_of
+from penstock.runs.files import PROGRESS, ledger_of
 from penstock.runs.manifest import Manifest
 from penstock.runtime.output import STAGING
 from penstock.storage import durable, journal
@@ -56,7 +56,7 @@ class Committed:
 
     def __init__(self, run: Path, manifest: Manifest, group: str, sources: list[str]) -> None:
         self._run, self.name, self._sources = run, group, sources
-        self.checkpoint = run / CHECKPOINT / group
+        self.checkpoint = run / manifest.checkpoints / group
         reads = manifest.reads[group]
         self.order = manifest.orders.get(group) or [*reads.sources, *reads.handed_on]
         records = list(records_in(ledger_of(run, group)))

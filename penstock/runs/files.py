@@ -5,6 +5,7 @@ from pathlib import Path
 MANIFEST, REPORT, LOG = "manifest.json", "report.json", "spark.log"
 STARTS, PROGRESS, DECISIONS, MOVES = "starts.jsonl", "progress.jsonl", "decisions.jsonl", "moves.jsonl"
 OUTPUT, HOPS, CHECKPOINT, MOVING = "output", "hops", "checkpoint", "moving"
+CHECKPOINTS = rf"{CHECKPOINT}(-[0-9a-f]{{8}})?"
 SAID = r"elements\.log(?:\.\d)?"
 OURS = (
     rf"manifest\.json|report\.json|spark\.log|{SAID}|log4j2\.properties|application-[0-9a-f]{{16}}\.(?:zip|draft)|"

@@ -33,7 +33,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     grouping: the requested group's name by element; an element that is not named is in the group `MAIN`.
     partitions: of each keyed hop; None until the first start, which takes the cluster's parallelism.
-    moves: how often the run was moved.
+    moves: the number of the last move that has taken place; 0 before the first.
+    begun: the number of the last move that was begun. No other move has it, even where this one was not finished, so that a
+        driver that was paused in the middle of a move does not touch what another one has made since.
     generations: by group, the number of the move that made its checkpoint; groups that no move has made are not named.
     first: by a group's full name, the number of its micro-batch 0 at the sinks; 0 if it is not named.
     former: groups that moves have replaced.
@@ -44,6 +46,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     grouping: dict[str, str] = {}
     partitions: int | None = None
     moves: int = 0
+    begun: int = 0
     generations: dict[str, int] = {}
     first: dict[str, int] = {}
     former: list[Former] = []
@@ -76,3 +79,9 @@ def changed(layout: Layout, **changes: Any) -> Layout:
 def full_name(group: str, generation: int) -> str:
     """Return a group's full name, which contains the number of the move that made its checkpoint, if one did."""
     return f"{group}{MOVED}{generation}" if generation else group
+
+
+def generation_of(name: str) -> int:
+    """Return the number of the move that a group's full name contains; 0 if there is none."""
+    number = name.partition(MOVED)[2]
+    return int(number) if number.isdecimal() else 0

@@ -8,7 +8,7 @@ import msgspec
 from penstock.app.description import Description
 from penstock.app.state import Schema
 from penstock.errors import ConfigurationError, SourceError, StoreError
-from penstock.runs.files import MANIFEST
+from penstock.runs.files import CHECKPOINT, MANIFEST
 from penstock.runs.layout import Layout
 from penstock.storage import durable
 from penstock.storage.reach import reaching
@@ -70,6 +70,8 @@ class Manifest(Head, kw_only=True):
     groups: a group's name by element. hops: by group, the number of keyed hops. reads: the inputs of each group.
     orders: by group, its sources in the order in which its query numbers them. places: the places of sinks. beginnings: by
         source, the position at which the run began to read it.
+    checkpoints: the name of the directory of Spark's checkpoints. A run that is begun anew has a new one, so that a Spark which
+        still runs for the earlier run writes nothing into it.
     handed: the schemas of the streams between groups. spark: the version of Spark that planned the last micro-batches; empty
         before the first.
     """
@@ -94,6 +96,7 @@ class Manifest(Head, kw_only=True):
     handed: dict[str, Any] = {}
     driver: Driver | None = None
     spark: str = ""
+    checkpoints: str = CHECKPOINT
 
     @property
     def is_real_time(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from penstock.connectors.checkpoint import last_commit
 from penstock.errors import SourceError
 from penstock.runs.batches import BatchRecord, records_in
-from penstock.runs.files import CHECKPOINT, LOG, REPORT
+from penstock.runs.files import LOG, REPORT
 from penstock.runs.manifest import Manifest, is_run, manifest_of
 from penstock.runs.report import EventCounts, report_of_run
 from penstock.runs.starts import last_start
@@ -112,23 +112,24 @@ def overview(run: Path) -> Overview:
     )
 
 
-def counted_in_real_time(run: Path) -> EventCounts | None:
+def counted_in_real_time(run: Path, manifest: Manifest) -> EventCounts | None:
     """Return the counts of the last stop of a run in real time; None if a query has committed since."""
     report = report_of_run(run)
     if report is None:
         return None
     counted = (run / REPORT).stat().st_mtime
-    return report.counts if all(moment <= counted for _, moment in _commits(run)) else None
+    return report.counts if all(moment <= counted for _, moment in _commits(run, manifest)) else None
 
 
-def _commits(run: Path) -> list[tuple[int, float]]:
+def _commits(run: Path, manifest: Manifest) -> list[tuple[int, float]]:
     """Return the last micro-batch of each query in real time, with the time of its commit in seconds since the epoch."""
-    last_commits = (last_commit(run / CHECKPOINT / query) for query in durable.names(run / CHECKPOINT))
+    checkpoints = run / manifest.checkpoints
+    last_commits = (last_commit(checkpoints / query) for query in durable.names(checkpoints))
     return [last for last in last_commits if last is not None]
 
 
 def _in_real_time(run: Path, manifest: Manifest) -> Overview:
-    commits, state, counts = _commits(run), state_of(run, manifest), counted_in_real_time(run)
+    commits, state, counts = _commits(run, manifest), state_of(run, manifest), counted_in_real_time(run, manifest)
     valid_counts = None if state == "running" else counts
     return Overview(
         name=run.name,

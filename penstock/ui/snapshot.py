@@ -81,7 +81,7 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
 def _counts(follower: Follower, state: str) -> dict[str, Any]:
     """Return the events by outcome: accepted = processed + dead-lettered + queued; in a running run, queued is by offsets."""
     if follower.manifest.is_real_time:
-        reported = None if state == "running" else counted_in_real_time(follower.run)
+        reported = None if state == "running" else counted_in_real_time(follower.run, follower.manifest)
         if reported is None:
             return {**dict.fromkeys(OUTCOMES), "kind": "a run in real time is counted when it stops"}
         return _as_reported(reported)

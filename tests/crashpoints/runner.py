@@ -6,12 +6,15 @@ import json
 import os
 import pickle
 import platform
+import re
 import shutil
 import signal
+import sqlite3
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -254,10 +257,51 @@ def _taken_over(place: Place, workload: Workload, start: Start) -> tuple[bool, s
         second = place.start(workload, UNDISTURBED, take_over=True)
         if second.error and not any(words in second.error for words in (OVER, *WAITS)):
             return True, f"the one that takes over has failed: {second.error}"
+        there = _files(place.world)
         woken = next(first)
         if woken.error and "Error: " not in woken.error.partition("\n")[0]:
             return True, f"the one that wakes has failed: {woken.error}"
+        touched = [] if second.error else _touched(there, _files(place.world))
+        if touched:
+            return True, f"the one that wakes has touched what the other has left: {', '.join(touched)}"
     return paused, ""
+
+
+HARMLESS = re.compile(
+    r"runs/run/(spark\.log|elements\.log|.*\.lock)|.*/\.staging(/.*)?|.*/\.[^/]*\.(tmp|draft)|.*-(shm|wal)|"
+    r"lake/.*\.(parquet|avro|metadata\.json)|out/part-.*\.parquet|runs/run/checkpoint/\w+/commits/\d+"
+)
+"""Files that a driver that wakes may write: its log, locks, its drafts, what it stages, which the next start removes, what no
+version of a table names, and Spark's commit of a micro-batch, which `agree` compares with the ledger.
+"""
+DATABASE = b"SQLite format 3"
+
+
+def _files(world: Path) -> dict[str, Any]:
+    """What the files of a world hold, by name, without those of a run that was discarded."""
+    with suppress(FileNotFoundError):
+        manifest = json.loads((world / "runs/run/manifest.json").read_bytes())
+        gone = "|".join(run[:8] for run in manifest["discarded"])
+        others = re.compile(rf"runs/run/(checkpoint-({gone})/.*|.*/\.penstock-reached-({gone}).*)")
+        files = {str(path.relative_to(world)): path for path in sorted(world.rglob("*")) if path.is_file()}
+        names = [name for name in files if not HARMLESS.fullmatch(name) and not others.fullmatch(name)]
+        return {name: _content(files[name]) for name in names}
+    return {}
+
+
+def _content(path: Path) -> Any:
+    """What a file holds; of a database, its rows, for its bytes are others once it is closed."""
+    content = path.read_bytes()
+    if not content.startswith(DATABASE):
+        return content
+    with closing(sqlite3.connect(path)) as database:
+        return list(database.iterdump())
+
+
+def _touched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The names of files that were made, removed or changed; none, where the driver that wakes has begun only now."""
+    touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return [] if "runs/run/manifest.json" in touched else touched
 
 
 def amiss(workload: Workload, world: Path, *, paused: bool = False) -> str:

@@ -7,7 +7,6 @@ that moment has the old layout, and after it the new one.
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -32,8 +31,9 @@ from penstock.engine.query.stateful import time_mode_of
 from penstock.engine.running.binding import Binding
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
 from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.files import MOVING
 from penstock.runs.handed import handed_on
-from penstock.runs.layout import MOVED, Former, Layout, changed, full_name
+from penstock.runs.layout import MOVED, Former, Layout, changed, full_name, generation_of
 from penstock.runs.moves import Division, MoveRecord, note_move
 from penstock.runtime.places import Seen
 from penstock.runtime.tally import Counts, ElementTally
@@ -57,13 +57,13 @@ class Move:
 
     def __init__(self, binding: Binding) -> None:
         self._binding, self._recording = binding, binding.recording
-        number = binding.layout.moves + 1
+        number = binding.layout.begun + 1
         # A group whose elements, inputs and (with keyed hops) partitions stay keeps its checkpoint; others get a new one.
         candidates = binding.groups_of(changed(binding.wanted, generations={}))
         kept_by_name = {group.name: self._kept_as(group) for group in candidates}
         generations = {name: number if move is None else move for name, move in kept_by_name.items()}
         self._layout = changed(
-            binding.wanted, moves=number, generations={name: move for name, move in generations.items() if move}
+            binding.wanted, moves=number, begun=number, generations={name: move for name, move in generations.items() if move}
         )
         before = {group.name for group in binding.groups}
         after = binding.groups_of(self._layout)
@@ -85,6 +85,7 @@ class Move:
         RunFailedError: not every instance arrived in the new checkpoints; the run keeps the old layout.
         """
         settle()
+        self._binding.begin_move(self._layout.begun)
         begun = {group.name: reached for group in self._binding.groups if (reached := self._begun(group)) is not None}
         since = time.monotonic()
         moved = self._move_state(spark, list(begun.values()), say)
@@ -105,7 +106,8 @@ class Move:
                 expected_s=round(_expected(moved), 1),
                 took_s=round(took, 2),
             )
-            note_move(self._recording.directory, record)
+            with self._recording.held():
+                note_move(self._recording.directory, record)
             say(f"{moved.total:,} instances were moved in {took:.1f} s, and counted again where they are now.")
         self.tidy(self._binding)
 
@@ -116,19 +118,21 @@ class Move:
 
     @staticmethod
     def tidy(binding: Binding) -> None:
-        """Remove the files of the old layout after a move, and those of a move that was interrupted."""
-        recording, number = binding.recording, binding.layout.moves + 1
-        for path in durable.matching(recording.directory / "checkpoint", f"*{MOVED}{number}"):
-            durable.remove(path)
-        for path in durable.matching(recording.directory, f"batches-*{MOVED}{number}.jsonl"):
-            journal.remove(path)
-        for former in binding.layout.former:
-            clear_checkpoint(recording.checkpoint(former.name))
-        if binding.layout.moves and recording.hops.exists():
-            used = {stream for group in binding.groups for stream in group.hops}
-            for name in set(durable.names(recording.hops)) - used:
-                durable.remove(recording.hops / name)
-        durable.remove(_workshop(binding))
+        """Remove the files of the old layout after a move, and those of moves that were interrupted."""
+        recording, layout = binding.recording, binding.layout
+        with recording.held():
+            for name in (name for name in durable.names(recording.checkpoints) if _is_abandoned(name, layout)):
+                durable.remove(recording.checkpoints / name)
+            for path in durable.matching(recording.directory, f"batches-*{MOVED}*.jsonl"):
+                if _is_abandoned(path.stem.removeprefix("batches-"), layout):
+                    journal.remove(path)
+            for former in layout.former:
+                clear_checkpoint(recording.checkpoint(former.name))
+            if layout.moves and recording.hops.exists():
+                used = {stream for group in binding.groups for stream in group.hops}
+                for name in set(durable.names(recording.hops)) - used:
+                    durable.remove(recording.hops / name)
+            durable.remove(recording.directory / MOVING)
 
     def _kept_as(self, group: Group) -> int | None:
         """Return the generation of the checkpoint with which a new layout's group can go on; None if it needs a new one."""
@@ -198,7 +202,7 @@ class Move:
             f"{counted.total:,} instances are moved to {self._partitions} partitions of {len(self._made)} groups, which takes "
             f"some {_expected(counted):.0f} s (assumed)."
         )
-        divisions, workshop = divided(counted), _workshop(binding)
+        divisions, workshop = divided(counted), self._recording.directory / MOVING / str(self._layout.begun)
         # Spark reads the new pages several times (for headers, and for each hop), so they are written to files once.
         repack(pages, homes, divisions, workshop / "pages")
         repacked, clocks = read_pages(spark, workshop / "pages"), clocks_of(pages)
@@ -284,6 +288,10 @@ def _expected(counted: InstanceCounts) -> float:
     return ASSUMED_S + counted.total / ASSUMED_RATE
 
 
-def _workshop(binding: Binding) -> Path:
-    """Return the directory for the pages and other temporary files of a move."""
-    return binding.recording.directory / "moving"
+def _is_abandoned(name: str, layout: Layout) -> bool:
+    """Whether a group's full name is of a move that was begun, and is not that of a group which the run has or had."""
+    there = {
+        *(full_name(group, move) for group, move in layout.generations.items()),
+        *(former.name for former in layout.former),
+    }
+    return 0 < generation_of(name) <= layout.begun and name not in there

@@ -197,6 +197,11 @@ class Binding:
         self.wanted = changed(self.wanted, partitions=self.wanted.partitions or partitions)
         self.recording.keep(**self._laid_out())
 
+    def begin_move(self, number: int) -> None:
+        """Record a move's number before it makes any files, so that no other move has it."""
+        self.layout = changed(self.layout, begun=number)
+        self.recording.keep(**self._laid_out())
+
     def move_to(self, layout: Layout) -> None:
         """Change to another layout. Writing it to the manifest is the moment at which a move takes effect."""
         self.layout = self.wanted = layout

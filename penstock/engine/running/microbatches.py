@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -165,7 +164,12 @@ class MicroBatches:
         """Open all groups, check that ledgers, checkpoints and sinks agree, and deliver committed files that are left."""
         Move.tidy(self._binding)
         leftovers = self._binding.staged()
-        groups = [self._binding.open(group) for group in self._binding.groups]
+        groups = []
+        for group_to_open in self._binding.groups:
+            with (
+                self._binding.recording.held()
+            ):  # opening a ledger fences who has it open: not one that has followed this driver
+                groups.append(self._binding.open(group_to_open))
         for group in groups:
             self._agree(group)
             end = first_end(group.checkpoint)
@@ -384,10 +388,9 @@ class MicroBatches:
             # Without the last batch, which Spark may read again if its completion was not written.
             for bound, position in group.positions(back=1):
                 readers.setdefault(bound.source.name, []).append((bound, position))
-        for name, read in readers.items():
-            between_groups = name not in self._binding.sources
-            # Held, as a driver that wakes in the middle would remove files of the same names that a new run has written since.
-            with self._binding.recording.held() if between_groups else nullcontext():
+        for read in readers.values():
+            # Held, as a driver that wakes in the middle would write into, and remove, files that another has made since.
+            with self._binding.recording.held():
                 read[0][0].note_progress(f"run in {self._binding.recording.directory}", [position for _, position in read])
 
     def _show(self, queries: list[StreamingQuery]) -> None:

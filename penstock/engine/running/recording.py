@@ -26,6 +26,7 @@ from penstock.errors import ConfigurationError, IncompatibleStateError, Penstock
 from penstock.runs.files import (
     BEFORE_MANIFEST,
     CHECKPOINT,
+    CHECKPOINTS,
     DRAFTS,
     HOPS,
     JOURNALS,
@@ -51,6 +52,8 @@ from penstock.storage.place import absolute, here_of, is_local, path_of
 from penstock.storage.reach import check, is_of_store
 
 LOCK_PATIENCE = 30.0
+KEPT = ("run", "discarded", "orders", "spark", "ended", "places", "beginnings", "handed", "state", "checkpoints")
+"""The fields of the manifest that a run which is resumed has from its earlier starts."""
 
 Inspect = Callable[[str, list[str], Collection[str]], None]
 """Called with the run's identifier, those of discarded runs, and names of sinks claimed before; raises to forbid a start."""
@@ -101,9 +104,15 @@ class Recording:
         assert self._manifest is not None
         return self._manifest
 
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of Spark's checkpoints, with a subdirectory for each query; before `prepare`, that of the stored run."""
+        manifest = self._manifest or self.stored()
+        return self.directory / (CHECKPOINT if manifest is None else manifest.checkpoints)
+
     def checkpoint(self, group: str) -> Path:
         """Return the path of a group's Spark checkpoint."""
-        return self.directory / CHECKPOINT / group
+        return self.checkpoints / group
 
     def ledger(self, group: str) -> Path:
         """Return the path of a group's ledger."""
@@ -146,12 +155,14 @@ class Recording:
             self._check(stored, manifest)
             manifest.place = stored.place if self._is_at(stored.place) else str(self.directory)
             self._state = manifest.state
-            for name in ("run", "discarded", "orders", "spark", "ended", "places", "beginnings", "handed", "state"):
+            for name in KEPT:
                 setattr(manifest, name, getattr(stored, name))
             inspect(manifest.run, manifest.discarded, manifest.places)
         else:
             manifest.place = str(self.directory)
             manifest.run, manifest.discarded = _identity(earlier)
+            if earlier is not None:
+                manifest.checkpoints = f"{CHECKPOINT}-{manifest.run[:8]}"
             inspect(manifest.run, manifest.discarded, ())
         manifest.driver, manifest.discarding = self._driver, stored is None and earlier is not None
         with alone(self.directory / MANIFEST):
@@ -164,8 +175,8 @@ class Recording:
                 self._discard(manifest.discarded)
                 manifest.discarding = False
                 manifest.write(self.directory)
+            self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
         self._manifest = manifest
-        self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
         return stored is not None
 
     def _manifest_now(self) -> bytes | None:
@@ -271,7 +282,8 @@ class Recording:
         environment = Environment(
             penstock.__version__, pyspark.__version__, platform.python_version(), platform.platform(), os.cpu_count()
         )
-        note_start(self.directory, start(time.time(), environment))
+        with self.held():
+            note_start(self.directory, start(time.time(), environment))
 
     def note_progress(self, progress: dict[str, Any]) -> None:
         """Record a progress report of Spark."""
@@ -288,13 +300,9 @@ class Recording:
         ------
         RunLockedError: another driver has taken the run over. SinkError: the copy cannot be written.
         """
-        self.refuse_taken_over()
         report.ended = self.ended
-        try:
+        with self.held():
             report.write(self.directory / REPORT)
-        except FileNotFoundError:  # another driver discarded the run while this one was paused
-            self.refuse_taken_over()
-            raise
         if copy is not None:
             try:
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -350,11 +358,11 @@ class Recording:
         for name in durable.names(self.directory / OUTPUT):
             if re.fullmatch(NOTES, name):
                 durable.remove(self.directory / OUTPUT / name)
-        for checkpoint in _within(self.directory / CHECKPOINT):
+        checkpoints = [name for name in durable.names(self.directory) if re.fullmatch(CHECKPOINTS, name)]
+        for checkpoint in (path for name in checkpoints for path in _within(self.directory / name)):
             clear_checkpoint(checkpoint)
-        for name in (OUTPUT, CHECKPOINT):
+        for name in (OUTPUT, HOPS, *checkpoints):
             durable.remove_empty(self.directory / name)
-        durable.remove_empty(self.directory / HOPS)
         durable.remove(self.directory / MOVING)
         os.truncate(self.log.name, 0)
         for name in durable.names(self.here):  # the same directory, except for a run in a store

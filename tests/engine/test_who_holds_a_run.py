@@ -1,0 +1,76 @@
+"""What a driver that was paused, and that another has followed, leaves alone once it wakes."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.app.description import Description
+from penstock.engine.moving.move import Move
+from penstock.engine.running.recording import Recording
+from penstock.errors import RunLockedError
+from penstock.runs.layout import Layout
+from penstock.runs.manifest import Manifest
+from penstock.runs.report import report_of_run
+from penstock.runs.starts import starts_of
+
+
+def manifest():
+    topology = Description("held", [], [], [])
+    nothing = {"state": {}, "sources": {}, "identities": {}, "parameters": {}, "groups": {}, "hops": {}, "reads": {}}
+    return Manifest(
+        application="held", mode="micro-batches", topology=topology, partitions=2, layout=Layout(begun=1), **nothing
+    )
+
+
+def driver(directory, *, fresh=False):
+    recording = Recording(directory, take_over=True)
+    recording.prepare(manifest(), fresh=fresh, inspect=lambda *_: None)
+    return recording
+
+
+@pytest.fixture
+def paused(tmp_path):
+    """A driver that another one has followed, and the other one."""
+    drivers = driver(tmp_path / "run"), driver(tmp_path / "run")
+    yield drivers
+    for recording in drivers:
+        recording.release()
+
+
+def test_it_removes_nothing_that_the_other_has_moved(paused):
+    woken, other = paused
+    new = [other.checkpoint("main@1") / "offsets", other.hops / "Timed", other.directory / "moving" / "1"]
+    for directory in new:
+        directory.mkdir(parents=True)
+    with pytest.raises(RunLockedError):
+        Move.tidy(SimpleNamespace(recording=woken, layout=Layout(moves=2, begun=2), groups=[]))
+    assert all(directory.exists() for directory in new)
+    Move.tidy(SimpleNamespace(recording=other, layout=Layout(moves=2, begun=2), groups=[]))
+    assert not any(directory.exists() for directory in new)
+
+
+def test_it_notes_no_start_and_reports_nothing(paused):
+    woken, other = paused
+    with pytest.raises(RunLockedError):
+        woken.note_start(lambda time, environment: pytest.fail("a start was made"))
+    with pytest.raises(RunLockedError):
+        woken.write_report(SimpleNamespace(write=lambda path: pytest.fail("a report was written")), None)
+    assert report_of_run(other.directory) is None
+    assert not list(starts_of(other.directory))
+
+
+def test_a_run_that_is_begun_anew_has_checkpoints_of_its_own(tmp_path):
+    """A Spark that still runs for the earlier run writes into the earlier ones."""
+    earlier = driver(tmp_path / "run")
+    planned = earlier.checkpoint("main") / "offsets" / "0"
+    planned.parent.mkdir(parents=True)
+    planned.write_text("v1")
+    anew = driver(tmp_path / "run", fresh=True)
+    assert not planned.exists()
+    assert anew.checkpoint("main") != earlier.checkpoint("main")
+    assert driver(tmp_path / "run").checkpoint("main") == anew.checkpoint("main")  # the next start goes on there
+    anew.checkpoint("main").mkdir(parents=True)
+    (anew.checkpoint("main") / "metadata").write_text("{}")
+    last = driver(tmp_path / "run", fresh=True)
+    assert not anew.checkpoints.exists()
+    assert last.checkpoints not in (anew.checkpoints, earlier.checkpoints)
