@@ -106,7 +106,7 @@ class Recording:
 
     @property
     def checkpoints(self) -> Path:
-        """The directory of Spark's checkpoints, with a subdirectory for each query; before `prepare`, that of the stored run."""
+        """The directory of Spark's checkpoints, one for each query; before `prepare`, that of the stored run."""
         manifest = self._manifest or self.stored()
         return self.directory / (CHECKPOINT if manifest is None else manifest.checkpoints)
 
