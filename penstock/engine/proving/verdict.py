@@ -1,6 +1,8 @@
 """The prover's findings on a query, as text, as JSON, and as an HTML page with a timeline for each schedule."""
 
+import json
 from html import escape
+from operator import eq
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +19,7 @@ MEANINGS: dict[Guarantee, str] = {
     "exactly once": "each row is there once, whichever of these moments the driver was killed at",
     "at least once": "rows, or their effects, are there twice after a kill: make the sink idempotent by the number of the "
     "micro-batch",
-    "lossy": "rows are missing after a restart, or after an error that nobody was told of",
+    "lossy": "rows, or parts of sums, are missing after a restart, or after an error that nobody was told of",
     "stuck": "the query cannot go on after a restart",
     "differs": "rows are others when a micro-batch, or all of it, is run again: results depend on a clock, on chance, on the "
     "cut or on what "
@@ -71,8 +73,9 @@ class TrialResult(msgspec.Struct):
                 return "differs"
             case "restart":  # nothing ran twice, so missing rows were only in the process's memory
                 return "lossy" if self.missing else "at least once"
-            case "replay":  # differing rows had an effect twice, such as an addition to a sum
-                return "lossy" if self.missing and not self.other else "at least once"
+            case "replay":  # other rows are of an effect that came twice, such as an addition to a sum, or not at all
+                lost = self.missing and (not self.other or is_less(self.missing, self.other))
+                return "lossy" if lost else "at least once"
             case _:
                 return "lossy" if self.missing else "differs" if self.other else "at least once"
 
@@ -144,6 +147,38 @@ class QueryVerdict(msgspec.Struct):
             f'<section class="{KINDS[trial.guarantee]}"><h2>{escape(trial.guarantee)}</h2><p>{escape(schedule.words)}</p>'
             f'<div class="time">{boxes}</div><ul>{differences}</ul></section>'
         )
+
+
+def is_less(missing: Rows, other: Rows) -> bool:
+    """Whether each other row is one that is missing with numbers nearer to zero, as sums are of which a part is lost.
+
+    Rows are JSON texts. Each is compared with the missing one that has the same texts, and the most numbers, in common with it.
+    """
+    wanted: dict[str, list[list[float]]] = {}
+    for rest, numbers in map(_parted, missing):
+        wanted.setdefault(rest, []).append(numbers)
+    for rest, numbers in map(_parted, other):
+        alike = max(wanted.get(rest, ()), key=lambda before: sum(map(eq, before, numbers)), default=None)
+        if alike is None or any(abs(now) > abs(before) for now, before in zip(numbers, alike, strict=True)):
+            return False
+    return bool(other)
+
+
+def _parted(row: str) -> tuple[str, list[float]]:
+    """Return a row with its numbers left out, and these numbers."""
+    numbers: list[float] = []
+
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: without(part) for name, part in value.items()}
+        if isinstance(value, list):
+            return [without(part) for part in value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            numbers.append(value)
+            return 0
+        return value
+
+    return json.dumps(without(json.loads(row)), sort_keys=True), numbers
 
 
 END = '<i class="end" title="the driver ends">&#10005;</i>'
