@@ -3,7 +3,6 @@
 import fcntl
 import os
 import platform
-import re
 import socket
 import time
 import uuid
@@ -15,40 +14,21 @@ from typing import Any, BinaryIO
 import pyspark
 
 import penstock
-from penstock.app.state import Schema, check_state_fits
-from penstock.connectors.checkpoint import clear_checkpoint
-from penstock.connectors.files.sink import remove_output
-from penstock.connectors.schedule import UNTOLD
+from penstock.app.state import Schema
 from penstock.connectors.source import BoundSource
+from penstock.engine.running.discarding import discard
 from penstock.engine.running.options import RETAIN
-from penstock.engine.session.versions import Spark, installed
-from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError, RunLockedError, SinkError
-from penstock.runs.files import (
-    BEFORE_MANIFEST,
-    CHECKPOINT,
-    CHECKPOINTS,
-    DRAFTS,
-    HOPS,
-    JOURNALS,
-    LOG,
-    MANIFEST,
-    MOVING,
-    NOTES,
-    OURS,
-    OUTPUT,
-    PROGRESS,
-    REPORT,
-    SAID,
-    ledger_of,
-)
+from penstock.engine.running.resuming import is_at, refuse_copied, refuse_no_run, refuse_other
+from penstock.engine.session.versions import installed
+from penstock.errors import IncompatibleStateError, PenstockError, RunLockedError, SinkError
+from penstock.runs.files import CHECKPOINT, HOPS, LOG, MANIFEST, OUTPUT, PROGRESS, REPORT, ledger_of
 from penstock.runs.manifest import Driver, Head, Manifest, SinkPlace, head_of, stored_manifest
 from penstock.runs.progress import ProgressFile, ProgressSums
-from penstock.runs.report import Report, report_of_run
+from penstock.runs.report import Report
 from penstock.runs.starts import Environment, Start, note_start
-from penstock.runtime.output import DEAD_LETTERS
-from penstock.storage import durable, journal
+from penstock.storage import durable
 from penstock.storage.alone import alone
-from penstock.storage.place import absolute, here_of, is_local, path_of
+from penstock.storage.place import absolute, here_of, is_local
 from penstock.storage.reach import check, is_of_store
 
 LOCK_PATIENCE = 30.0
@@ -80,7 +60,7 @@ class Recording:
         """The directory for files that only this machine needs: Spark's log, and the application as it is sent to executors."""
         if not is_local(self.directory):
             check(self.directory, by_spark=True)
-        _refuse_no_run(self.directory)
+        refuse_no_run(self.directory)
         try:
             durable.make_here(self.directory)
             self.log: BinaryIO = durable.private(self.here / LOG, "ab")
@@ -150,10 +130,10 @@ class Recording:
         manifest_before = self._manifest_now()
         earlier, stored = head_of(self.directory), None if fresh else self.stored()
         if earlier is not None:
-            self._refuse_copied(earlier)
+            refuse_copied(self.directory, earlier)
         if stored is not None:
-            self._check(stored, manifest)
-            manifest.place = stored.place if self._is_at(stored.place) else str(self.directory)
+            refuse_other(self.directory, stored, manifest)
+            manifest.place = stored.place if is_at(self.directory, stored.place) else str(self.directory)
             self._state = manifest.state
             for name in KEPT:
                 setattr(manifest, name, getattr(stored, name))
@@ -172,7 +152,7 @@ class Recording:
                 )
             manifest.write(self.directory)
             if manifest.discarding:  # written to the manifest first, so that the next start goes on after a kill
-                self._discard(manifest.discarded)
+                discard(self.directory, self.here, manifest.discarded)
                 manifest.discarding = False
                 manifest.write(self.directory)
             self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
@@ -337,155 +317,6 @@ class Recording:
                         "this run another --name, or fence that process off with --take-over."
                     ) from None
                 time.sleep(0.2)
-
-    def _discard(self, runs: list[str]) -> None:
-        """Remove the files that earlier starts have written, and no others. The manifest stays: it notes this removal."""
-        for name in durable.names(self.directory):
-            path = self.directory / name
-            set_aside = re.fullmatch(rf"\.({JOURNALS})\.(?:taken|draft|lock)", name)
-            if set_aside:
-                journal.clear(self.directory / set_aside[1])
-            elif re.fullmatch(JOURNALS, name):
-                journal.clear(path)
-            elif re.fullmatch(rf"{OURS}|{DRAFTS}", name) and name not in (MANIFEST, LOG):
-                path.unlink(missing_ok=True)
-        for place in (self.directory / DEAD_LETTERS, *_within(self.directory / OUTPUT)):
-            remove_output(place, runs)
-        for hop in _within(self.directory / HOPS):
-            for group in _within(hop):
-                remove_output(group, runs)
-            durable.remove_empty(hop)
-        for name in durable.names(self.directory / OUTPUT):
-            if re.fullmatch(NOTES, name):
-                durable.remove(self.directory / OUTPUT / name)
-        checkpoints = [name for name in durable.names(self.directory) if re.fullmatch(CHECKPOINTS, name)]
-        for checkpoint in (path for name in checkpoints for path in _within(self.directory / name)):
-            clear_checkpoint(checkpoint)
-        for name in (OUTPUT, HOPS, *checkpoints):
-            durable.remove_empty(self.directory / name)
-        durable.remove(self.directory / MOVING)
-        os.truncate(self.log.name, 0)
-        for name in durable.names(self.here):  # the same directory, except for a run in a store
-            if re.fullmatch(SAID, name):
-                (self.here / name).unlink(missing_ok=True)
-
-    def _check(self, stored: Manifest, present: Manifest) -> None:
-        # Once the input has ended, a start can only write the report, if an earlier one was killed before it did.
-        report = report_of_run(self.directory)
-        if stored.ended and report is not None and report.ended:
-            raise ConfigurationError(
-                f"The input of {self.directory.name} has ended: its windows have closed, and no event can come after that. "
-                "Start afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
-            )
-        self._refuse_moved(stored)
-        self._refuse_older_spark(stored)
-        check_state_fits(stored.state, present.state)
-        mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
-        if stored.mode != present.mode:
-            raise ConfigurationError(
-                f"{self.directory.name} was begun in {stored.mode}, and would now run in {present.mode} and read all of its "
-                f"input again: {mend}."
-            )
-        if list(stored.sources) != list(present.sources):
-            raise ConfigurationError(
-                f"The sources were {', '.join(stored.sources)} when this run began, and are now "
-                f"{', '.join(present.sources)}; Spark knows them by their order: {mend}."
-            )
-        for name, place in stored.sources.items():
-            now = present.sources.get(name)
-            if now != place:
-                raise ConfigurationError(
-                    f"Source {name} was read from {place} when this run began, and now from {now}: {mend}."
-                )
-        # The same place may hold another topic or file by now, and the offsets of the old one would be wrong there.
-        for name, identity in stored.identities.items():
-            now = present.identities.get(name)
-            if identity not in (None, now, UNTOLD):
-                raise ConfigurationError(
-                    f"Source {name} is another {present.sources[name].partition(':')[0]} than the one that this run began "
-                    f"with, though in the same place, and the offsets of the old one do not apply to it: put the old one back, "
-                    f"or start afresh with --fresh, or under another --name than {self.directory.name}."
-                )
-        for name, value in stored.parameters.items():
-            if present.parameters.get(name) != value:
-                raise ConfigurationError(
-                    f"Parameter --{name} was {value} when this run began, and is now {present.parameters.get(name)}: {mend}."
-                )
-        for name, group in stored.groups.items():
-            if present.groups.get(name, group) != group:
-                raise IncompatibleStateError(
-                    f"Element {name} was in group {group} when this run began, and is now in {present.groups[name]}, "
-                    f"which has another checkpoint: {mend}."
-                )
-        if stored.hops != present.hops:
-            raise IncompatibleStateError(
-                f"The groups had {stored.hops} keyed hops when this run began, and now have {present.hops}; Spark's "
-                f"checkpoint fixes them: {mend}."
-            )
-
-    def _is_at(self, place: str) -> bool:
-        """Whether a path leads to this directory, even if it is spelled differently."""
-        with suppress(OSError):
-            if is_local(self.directory) and self.directory.samefile(place):
-                return True
-        return place == str(self.directory)
-
-    def _refuse_copied(self, earlier: Head) -> None:
-        """Refuse a copy of a run that still exists: in their sinks, each would take the other's micro-batches for its own."""
-        if not earlier.place or self._is_at(earlier.place):
-            return
-        original, other = path_of(earlier.place), None
-        with suppress(OSError, PenstockError):  # a run that cannot be read cannot go on
-            other = head_of(original)
-        if other is None or earlier.run not in (other.run, *other.discarded):
-            return
-        probe = f".here-{self._driver.id}"
-        durable.write(self.directory / probe, b"", kept="no")
-        same = (original / probe).exists()  # the same directory by another path, such as a second mount
-        durable.remove(self.directory / probe)
-        if not same:
-            raise IncompatibleStateError(
-                f"{self.directory} is a copy of the run in {earlier.place}, and both would write to the same sinks as if they "
-                "were one: go on in that one, or start under another --name, with other sinks."
-            )
-
-    def _refuse_moved(self, stored: Manifest) -> None:
-        """Refuse a run with state that was moved to another directory: Spark's checkpoint has the old paths of its files."""
-        if self._is_at(stored.place) or not stored.state:
-            return
-        raise IncompatibleStateError(
-            f"{self.directory} was {stored.place} when this run was started last, and Spark's checkpoint names the files of "
-            "its state by that: move it back, or start afresh with --fresh."
-        )
-
-    def _refuse_older_spark(self, stored: Manifest) -> None:
-        """Refuse a Spark of an older minor version than the run's last one: whether it reads the checkpoint is not tested."""
-        if stored.spark and Spark(stored.spark).minor > installed().minor:
-            raise IncompatibleStateError(
-                f"{self.directory.name} was run on Spark {stored.spark}, and this is {installed().version}, which may not "
-                f"read what that has written: pip install pyspark=={stored.spark}, or start afresh with --fresh, or under "
-                "another --name."
-            )
-
-
-def _refuse_no_run(directory: Path) -> None:
-    """Refuse a directory that has files but no manifest, as it may not be that of a run."""
-    names = durable.names(directory)
-    strange = sorted(name for name in names if not re.fullmatch(BEFORE_MANIFEST, name))
-    if MANIFEST in names or not strange:
-        return
-    others = "" if len(strange) == 1 else f" and {len(strange) - 1} more"
-    lost = any(re.fullmatch(JOURNALS, name) for name in names)
-    mend = f"it was a run, put its {MANIFEST} back, or move the directory away" if lost else "you want this one, empty it first"
-    raise ConfigurationError(
-        f"{directory} holds {strange[0]}{others} and no {MANIFEST}, so it is not the directory of a run, and nothing in it was "
-        f"changed: choose another --name or --runs; if {mend}."
-    )
-
-
-def _within(directory: Path) -> list[Path]:
-    """Return the subdirectories of a directory."""
-    return [path for name in durable.names(directory) if (path := directory / name).is_dir()]
 
 
 def _identity(earlier: Head | None) -> tuple[str, list[str]]:
