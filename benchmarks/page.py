@@ -87,7 +87,7 @@ class Player:
     """
 
     def __init__(self, recorded: Path, played: Path, begun_with: int = 20) -> None:
-        ignored = shutil.ignore_patterns("checkpoint", "output", "*.jsonl", "report.json")
+        ignored = shutil.ignore_patterns("checkpoint*", "output", "*.jsonl", "report.json")
         shutil.copytree(recorded, played, ignore=ignored)
         shutil.copy(recorded / "starts.jsonl", played)
         self._played, self._over, self._begun = played, threading.Event(), begun_with

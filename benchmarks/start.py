@@ -83,7 +83,7 @@ def start(place: Path, extra: list[str]) -> tuple[float, float, float]:
     while running.poll() is None:
         past = time.monotonic() - began
         ledger = run / "batches-main.jsonl"
-        if past > 1 and not planned and (run / "checkpoint" / "main" / "offsets" / "0").exists():
+        if past > 1 and not planned and any(run.glob("checkpoint*/main/offsets/0")):
             planned = past
         if past > 1 and planned and not committed and ledger.exists() and ledger.stat().st_size:
             committed = past

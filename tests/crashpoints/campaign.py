@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crashpoints.points import HOWS, PAUSE, TORN
+from crashpoints.points import HOWS, KILL, PAUSE, POWER, TORN
 from crashpoints.runner import Place, Start, Verdict, points_of, tried
 from crashpoints.workloads import Workload
 
@@ -75,12 +75,11 @@ class Campaign:
     def _pairs(self, wanted: int) -> Iterator[Try]:
         """Of a point that was tried alone, and one of the start after it."""
         known = [(place, points) for place, points in self._after.items() if points > 1]
-        hows = [how for how in HOWS if how != PAUSE]
         for _ in range(wanted if known else 0):
             (name, first), points = self._draw.choice(known)
             starts = [
                 Start(at, self._draw.choice(hows), self._draw.randrange(1 << 16))
-                for at in (first, self._draw.randrange(points))
+                for at, hows in ((first, (KILL, TORN, POWER)), (self._draw.randrange(points), HOWS))
             ]
             yield name, tuple(starts)
 

@@ -25,7 +25,7 @@ from penstock.errors import ConfigurationError, PenstockError
 TESTS = Path(__file__).parent.parent
 MASTER = "local[2]"
 PATIENCE_S = 300.0
-SPARKS = ("checkpoint/", ".staging/", "mkdir ")
+SPARKS = ("checkpoint/", "checkpoint-", ".staging/", "mkdir ")
 """Parts of the names of points that are Spark's, or its workers'."""
 SAID = "said.json"
 

@@ -28,7 +28,7 @@ from crashpoints.workloads import WORKLOADS, Workload, letters_of
 from penstock.connectors.registry import schemes
 from penstock.errors import ConfigurationError, PenstockError, RunLockedError
 
-SPARKS = ("/checkpoint/",)
+SPARKS = ("/checkpoint/", "/checkpoint-")
 """What a power failure spares: Spark's checkpoints, which on a disk Spark does not sync."""
 PATIENCE_S = 60.0
 
@@ -254,14 +254,16 @@ def _taken_over(place: Place, workload: Workload, start: Start) -> tuple[bool, s
     first = place.paused(workload, start)
     paused = next(first).killed
     if paused:
+        drives = _driver(place.world)
         second = place.start(workload, UNDISTURBED, take_over=True)
         if second.error and not any(words in second.error for words in (OVER, *WAITS)):
             return True, f"the one that takes over has failed: {second.error}"
-        there = _files(place.world)
+        there, following = _files(place.world), _driver(place.world)
         woken = next(first)
         if woken.error and "Error: " not in woken.error.partition("\n")[0]:
             return True, f"the one that wakes has failed: {woken.error}"
-        touched = [] if second.error else _touched(there, _files(place.world))
+        begun = _driver(place.world) not in (drives, following)  # the one that wakes was paused before it had
+        touched = [] if second.error or begun else _touched(there, _files(place.world))
         if touched:
             return True, f"the one that wakes has touched what the other has left: {', '.join(touched)}"
     return paused, ""
@@ -269,7 +271,7 @@ def _taken_over(place: Place, workload: Workload, start: Start) -> tuple[bool, s
 
 HARMLESS = re.compile(
     r"runs/run/(spark\.log|elements\.log|.*\.lock)|.*/\.staging(/.*)?|.*/\.[^/]*\.(tmp|draft)|.*-(shm|wal)|"
-    r"lake/.*\.(parquet|avro|metadata\.json)|out/part-.*\.parquet|runs/run/checkpoint/\w+/commits/\d+"
+    r"lake/.*\.(parquet|avro|metadata\.json)|out/part-.*\.parquet|runs/run/checkpoint(-\w+)?/[\w@]+/commits/\d+"
 )
 """Files that a driver that wakes may write: its log, locks, its drafts, what it stages, which the next start removes, what no
 version of a table names, and Spark's commit of a micro-batch, which `agree` compares with the ledger.
@@ -299,9 +301,17 @@ def _content(path: Path) -> Any:
 
 
 def _touched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The names of files that were made, removed or changed; none, where the driver that wakes has begun only now."""
-    touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return [] if "runs/run/manifest.json" in touched else touched
+    """The names of files that were made, removed or changed."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _driver(world: Path) -> str | None:
+    """Who drives the run, or drove it last."""
+    try:
+        manifest = json.loads((world / "runs/run/manifest.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    return str((manifest["driver"] or {}).get("id"))
 
 
 def amiss(workload: Workload, world: Path, *, paused: bool = False) -> str:

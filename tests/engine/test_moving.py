@@ -95,6 +95,19 @@ def test_a_run_is_moved_to_other_partitions_and_back(sell):
 
 
 @pytest.mark.slow
+def test_a_run_that_an_older_version_has_moved_gets_a_new_number(sell):
+    """Older versions have not told which moves they have begun."""
+    sell(200, partitions=2)
+    manifest = sell(100, partitions=3).directory / "manifest.json"
+    told = json.loads(manifest.read_bytes())
+    assert (told["layout"].pop("begun"), told["layout"]["moves"]) == (1, 1)
+    manifest.write_text(json.dumps(told))
+    result = sell(100, partitions=4, end=True)
+    check(result, 400)
+    assert sorted(path.name for path in (result.directory / "checkpoint").iterdir()) == ["main@2"]
+
+
+@pytest.mark.slow
 def test_a_run_is_moved_to_other_groups_and_back(sell):
     sell(300, partitions=2)
     apart = sell(200, groups={"KeepsMost": "behind"})

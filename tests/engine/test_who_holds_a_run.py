@@ -49,6 +49,28 @@ def test_it_removes_nothing_that_the_other_has_moved(paused):
     assert not any(directory.exists() for directory in new)
 
 
+def test_it_writes_back_no_layout_that_the_other_has_changed(tmp_path):
+    """A start that had read the layout when another driver began a move, which noted its number."""
+    first = driver(tmp_path / "run")
+    late = Recording(tmp_path / "run", take_over=True)
+    assert late.stored() is not None
+    first.keep(layout=Layout(begun=2))
+    with pytest.raises(RunLockedError, match="at this moment"):
+        late.prepare(manifest(), fresh=False, inspect=lambda *_: None)
+    assert first.stored().layout.begun == 2
+    for recording in (first, late):
+        recording.release()
+
+
+def test_a_run_that_was_moved_away_under_a_driver_is_said_to_be_gone(tmp_path):
+    recording = driver(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    with pytest.raises(RunLockedError, match="is gone"):
+        recording.keep()
+    (tmp_path / "elsewhere").rename(tmp_path / "run")
+    recording.release()
+
+
 def test_it_notes_no_start_and_reports_nothing(paused):
     woken, other = paused
     with pytest.raises(RunLockedError):

@@ -57,7 +57,7 @@ class Move:
 
     def __init__(self, binding: Binding) -> None:
         self._binding, self._recording = binding, binding.recording
-        number = binding.layout.begun + 1
+        number = max(binding.layout.begun, binding.layout.moves) + 1  # older versions have not told what was begun
         # A group whose elements, inputs and (with keyed hops) partitions stay keeps its checkpoint; others get a new one.
         candidates = binding.groups_of(changed(binding.wanted, generations={}))
         kept_by_name = {group.name: self._kept_as(group) for group in candidates}
@@ -86,6 +86,7 @@ class Move:
         """
         settle()
         self._binding.begin_move(self._layout.begun)
+        self.tidy(self._binding)  # of that number, a move of an older version may have left files when it was interrupted
         begun = {group.name: reached for group in self._binding.groups if (reached := self._begun(group)) is not None}
         since = time.monotonic()
         moved = self._move_state(spark, list(begun.values()), say)
@@ -202,7 +203,10 @@ class Move:
             f"{counted.total:,} instances are moved to {self._partitions} partitions of {len(self._made)} groups, which takes "
             f"some {_expected(counted):.0f} s (assumed)."
         )
-        divisions, workshop = divided(counted), self._recording.directory / MOVING / str(self._layout.begun)
+        divisions, workshop = (
+            divided(counted),
+            self._recording.directory / MOVING / f"{self._recording.manifest.run[:8]}-{self._layout.begun}",
+        )
         # Spark reads the new pages several times (for headers, and for each hop), so they are written to files once.
         repack(pages, homes, divisions, workshop / "pages")
         repacked, clocks = read_pages(spark, workshop / "pages"), clocks_of(pages)
@@ -239,7 +243,8 @@ class Move:
                 instances = {} if moved is None else moved.instances
                 held_by_bucket = {bucket: instances.get((element.name, bucket), 0) for bucket in range(bucket_count)}
                 record.elements[element.name] = ElementTally(instances=held_by_bucket)
-        journal.begin(self._recording.ledger(group.name), msgspec.json.encode(record))
+        with self._recording.held():  # a run that was begun anew meanwhile may have a group of that name
+            journal.begin(self._recording.ledger(group.name), msgspec.json.encode(record))
 
     def _continued(self, begun: dict[str, Begun]) -> Layout:
         """Return the new layout. At the sinks, its new groups go on with the numbers of the old groups' micro-batches."""

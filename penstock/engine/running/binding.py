@@ -333,9 +333,9 @@ class Binding:
         sources = self.open_sources(group)
         own = [self.sinks[sink.name] for sink in topology.sinks if not sink.hop]
         sinks = (*own, *(self._hop_sink(stream, group.name) for stream in group.hops), self.letters)
-        ledger = Ledger(
-            self.recording.ledger(group.name), group.name, sinks, self.layout.first.get(group.name, 0), self.options.retain
-        )
+        first = self.layout.first.get(group.name, 0)
+        with self.recording.held():  # opening it fences who has it open: not one that has followed this driver
+            ledger = Ledger(self.recording.ledger(group.name), group.name, sinks, first, self.options.retain)
         wiring = self.wiring(group, self.recording.manifest.partitions or 1, tuple(sink.files for sink in sinks))
         known_order = self.recording.manifest.orders.get(group.name, [])
         order = (*known_order, *(bound.source.name for bound in sources if bound.source.name not in known_order))

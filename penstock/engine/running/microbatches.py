@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -54,6 +55,8 @@ from penstock.runtime.wire import TALLY
 REPEATS = 3
 """How often a micro-batch that failed by lost executors is repeated before the run gives up."""
 ENDLESS_S = 86_400.0
+CHECKED_S = 2.0
+"""Seconds between the checks, where the settings may change, that no other driver has taken the run over."""
 PATIENCE_S = 10.0
 """Seconds that a query may take to end its micro-batch before it is stopped; one that is cut off is repeated later."""
 
@@ -71,7 +74,7 @@ class MicroBatches:
         self._repeated: dict[tuple[str, int | None], int] = {}
         self._watermarks: dict[str, Watermarks] = {}
         self._delivered: dict[tuple[str, int], dict[str, float]] = {}
-        self._quiet = Quiet()
+        self._quiet, self._checked = Quiet(), 0.0
         self._element_log = ElementLog(binding.recording.here)
         self._move = Move(binding) if binding.wanted != binding.layout else None
 
@@ -164,17 +167,13 @@ class MicroBatches:
         """Open all groups, check that ledgers, checkpoints and sinks agree, and deliver committed files that are left."""
         Move.tidy(self._binding)
         leftovers = self._binding.staged()
-        groups = []
-        for group_to_open in self._binding.groups:
-            with (
-                self._binding.recording.held()
-            ):  # opening a ledger fences who has it open: not one that has followed this driver
-                groups.append(self._binding.open(group_to_open))
+        groups = [self._binding.open(group) for group in self._binding.groups]
         for group in groups:
             self._agree(group)
-            end = first_end(group.checkpoint)
-            if end is not None and (group.ledger.last is None or end > group.ledger.last):
-                unplan(group.checkpoint, end)
+            with self._binding.recording.held():  # another driver may have planned and committed a micro-batch of that number
+                end = first_end(group.checkpoint)
+                if end is not None and (group.ledger.last is None or end > group.ledger.last):
+                    unplan(group.checkpoint, end)
         self._binding.check_hops(groups)
         self._binding.check_sinks(groups)
         for group in groups:
@@ -243,10 +242,14 @@ class MicroBatches:
         self._show(queries)
         if self._may_be_slow():
             self._quiet.look(queries)
-        change = None if self._steering is None else self._steering.wanted()
+        if self._steering is None:
+            return
+        if time.monotonic() > self._checked + CHECKED_S:  # one that has slept decides nothing for who has followed it
+            self._binding.recording.refuse_taken_over()
+            self._checked = time.monotonic()
+        change = self._steering.wanted()
         if change is None:
             return
-        assert self._steering is not None
         self._live.say(f"{change.why} The trigger is {change.trigger:g} s from now on.")
         retimed = not change.sources and {retime(query, change.trigger) for query in queries} == {True}
         if not retimed:
@@ -292,8 +295,9 @@ class MicroBatches:
         if queries[place].status["isTriggerActive"] or not is_between(checkpoint):
             return
         queries[place].stop()
-        if is_between(checkpoint):
-            plan_last(checkpoint)
+        with self._binding.recording.held():
+            if is_between(checkpoint):
+                plan_last(checkpoint)
         queries[place] = self._start(spark, groups, place, started_us)
 
     def _closed(self, groups: list[BoundGroup]) -> int:
@@ -388,9 +392,10 @@ class MicroBatches:
             # Without the last batch, which Spark may read again if its completion was not written.
             for bound, position in group.positions(back=1):
                 readers.setdefault(bound.source.name, []).append((bound, position))
-        for read in readers.values():
-            # Held, as a driver that wakes in the middle would write into, and remove, files that another has made since.
-            with self._binding.recording.held():
+        for name, read in readers.items():
+            between_groups = name not in self._binding.sources
+            # Held, as a driver that wakes in the middle would remove files of the same names that a new run has written since.
+            with self._binding.recording.held() if between_groups else nullcontext():
                 read[0][0].note_progress(f"run in {self._binding.recording.directory}", [position for _, position in read])
 
     def _show(self, queries: list[StreamingQuery]) -> None:

@@ -149,8 +149,9 @@ class RealTime:
         """Run until the watch ends the run, and return the report."""
         self._binding.recording.fix_state()
         self._check_slots(spark)
-        for name in self.names:
-            clear_drafts(self._recording.checkpoint(name))
+        with self._recording.held():
+            for name in self.names:
+                clear_drafts(self._recording.checkpoint(name))
         self._begin()
         queries: dict[str, StreamingQuery] = {}
         with watch.signals():
@@ -307,6 +308,7 @@ class RealTime:
         writer = writer.options(**place.for_connector(), topic=place.topic, includeHeaders="true")
         writer = writer.option("checkpointLocation", str(self._recording.checkpoint(name)))
         length = f"{round(self._options.checkpoint_every * 1000)} milliseconds"
+        self._recording.refuse_taken_over()
         try:
             query: StreamingQuery = writer.trigger(realTime=length).start()  # type: ignore[call-overload] # not in the stubs
         except AnalysisException as error:

@@ -4,6 +4,7 @@ import fcntl
 import os
 import platform
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -22,6 +23,7 @@ from penstock.engine.running.resuming import is_at, refuse_copied, refuse_no_run
 from penstock.engine.session.versions import installed
 from penstock.errors import IncompatibleStateError, PenstockError, RunLockedError, SinkError
 from penstock.runs.files import CHECKPOINT, HOPS, LOG, MANIFEST, OUTPUT, PROGRESS, REPORT, ledger_of
+from penstock.runs.layout import Layout
 from penstock.runs.manifest import Driver, Head, Manifest, SinkPlace, head_of, stored_manifest
 from penstock.runs.progress import ProgressFile, ProgressSums
 from penstock.runs.report import Report
@@ -75,6 +77,9 @@ class Recording:
         self._manifest: Manifest | None = None
         self._state: dict[str, Schema] | None = None
         """The state schemas of today's code while they are not in the manifest yet; None for a new run."""
+        self._laid_out: Layout | None = None
+        """The layout of the stored run as it was first read, which this start is bound to."""
+        self._turn = threading.Lock()
         self._retain = retain
         self._driver = Driver(uuid.uuid4().hex, socket.gethostname(), os.getpid(), time.time())
 
@@ -111,7 +116,10 @@ class Recording:
     def stored(self) -> Manifest | None:
         """Return the manifest of the run that can be resumed; None if there is none."""
         stored = stored_manifest(self.directory)
-        return None if stored is None or stored.discarding else stored
+        if stored is None or stored.discarding:
+            return None
+        self._laid_out = self._laid_out or stored.layout
+        return stored
 
     def prepare(self, manifest: Manifest, *, fresh: bool, inspect: Inspect) -> bool:
         """Begin a run, or resume it; returns whether it is resumed.
@@ -129,6 +137,8 @@ class Recording:
         """
         manifest_before = self._manifest_now()
         earlier, stored = head_of(self.directory), None if fresh else self.stored()
+        if stored is not None and stored.layout != self._laid_out:
+            raise self._begun_by_another()
         if earlier is not None:
             refuse_copied(self.directory, earlier)
         if stored is not None:
@@ -147,9 +157,7 @@ class Recording:
         manifest.driver, manifest.discarding = self._driver, stored is None and earlier is not None
         with alone(self.directory / MANIFEST):
             if self._manifest_now() != manifest_before:
-                raise RunLockedError(
-                    f"Another driver has begun {self.directory.name} at this moment: go on with that one, or start this again."
-                )
+                raise self._begun_by_another()
             manifest.write(self.directory)
             if manifest.discarding:  # written to the manifest first, so that the next start goes on after a kill
                 discard(self.directory, self.here, manifest.discarded)
@@ -158,6 +166,12 @@ class Recording:
             self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
         self._manifest = manifest
         return stored is not None
+
+    def _begun_by_another(self) -> RunLockedError:
+        return RunLockedError(
+            f"Another driver has begun {self.directory.name}, or moved it, at this moment: go on with that one, or start this "
+            "again."
+        )
 
     def _manifest_now(self) -> bytes | None:
         with suppress(FileNotFoundError):
@@ -233,7 +247,12 @@ class Recording:
         ------
         RunLockedError: another driver has taken the run over.
         """
-        with alone(self.directory / MANIFEST):
+        if is_local(self.directory) and not self.directory.exists():
+            raise RunLockedError(
+                f"{self.directory} is gone: it was moved or removed, so this driver has stopped and commits nothing more. "
+                "Where it was moved, nothing is lost: move it back, and start the run again."
+            )
+        with self._turn, alone(self.directory / MANIFEST):  # the former, as its threads wait for each other, however long
             self.refuse_taken_over()
             yield
 
@@ -283,12 +302,12 @@ class Recording:
         report.ended = self.ended
         with self.held():
             report.write(self.directory / REPORT)
-        if copy is not None:
-            try:
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                report.write(copy, mode=0o666)
-            except OSError as error:
-                raise SinkError(f"The report cannot be written to {copy} ({error.strerror}).") from error
+            if copy is not None:
+                try:
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    report.write(copy, mode=0o666)
+                except OSError as error:
+                    raise SinkError(f"The report cannot be written to {copy} ({error.strerror}).") from error
 
     def release(self) -> None:
         """Release the run for other processes. Called when all work of this one has ended."""

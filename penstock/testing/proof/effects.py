@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -39,6 +40,9 @@ FAR = {
 """Audit events whose effects may reach anywhere; after one of these, the prover does not run the application again."""
 REQUEST = "sends a request that is no GET"
 
+BEGUN_BY = "penstock_begun_by"
+"""The attribute of a thread with the name of the element that began it."""
+
 HARMLESS = (str(Path(logging.__file__).parent), tempfile.__file__)
 """Paths of code whose effects may be repeated without harm: logging, and temporary files."""
 
@@ -61,6 +65,7 @@ class Effects:
         self._found: dict[Effect, None] = {}
         self._databases: dict[Effect, tuple[Path, Any]] = {}
         sys.addaudithook(self._hear)
+        _note_who_begins_threads()
 
     def found(self) -> list[Effect]:
         """Return the effects so far. Opening a database file counts only if the file has changed since."""
@@ -71,7 +76,7 @@ class Effects:
         action = _effect(event, arguments)
         if action is None:
             return
-        element = element_at_work()
+        element = element_at_work() or getattr(threading.current_thread(), BEGUN_BY, None)
         if element is None:
             return
         place = _own_line(sys._getframe(1))
@@ -83,6 +88,17 @@ class Effects:
             self._databases.setdefault(effect, (file, _state_of(file)))
         else:
             self._found[effect] = None
+
+
+def _note_who_begins_threads() -> None:
+    """From now on, note on each thread the element that begins it: what the thread does is its effect."""
+    begin = threading.Thread.start
+
+    def noted(self: threading.Thread) -> None:
+        setattr(self, BEGUN_BY, element_at_work() or getattr(threading.current_thread(), BEGUN_BY, None))
+        begin(self)
+
+    threading.Thread.start = noted  # type: ignore[method-assign]
 
 
 def _effect(event: str, arguments: tuple[Any, ...]) -> str | None:

@@ -11,8 +11,10 @@ SHOWN = 3
 """The most rows and events of an example that a report shows."""
 
 MEANINGS: dict[Cause, str] = {
-    "randomness": "two runs of the same input differ, for it draws at random: draw by the event's own id, as Random(event.id)",
-    "clock": "results depend on the clock of the machine: take the time from the event, or self.now, which a replay repeats",
+    "randomness": "two runs of the same input differ, for it draws at random, or shows what is another in each process (its "
+    "number, addresses): draw by the event's own id, as Random(event.id)",
+    "clock": "results depend on the clock of the machine, or on its time zone: take the time from the event, or self.now, "
+    "which a replay repeats, and name the zone",
     "order": "results depend on the order of events that no source promises, or on how they fall into micro-batches",
     "hash": "results depend on Python's hash seed, another in each process: sort what comes out of a set, and use no hash()",
     "global": "results depend on what the process keeps outside of state, which no replay, restart or other worker has",

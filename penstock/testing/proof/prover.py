@@ -18,13 +18,14 @@ from penstock.testing.proof.sample import Sample
 from penstock.testing.proof.schedule import MICROBATCHES, Place, Schedule, alternating, cut
 from penstock.testing.proof.shrinking import smallest
 from penstock.testing.proof.suspects import Cause, Part
-from penstock.testing.proof.trials import KINDS, SEEDS, SINGLES, Trial, Trials, changed
+from penstock.testing.proof.trials import ELSEWHERE, KINDS, SEEDS, SINGLES, Trial, Trials, changed, far_zone
 from penstock.testing.proof.workers import Worker
 from penstock.testing.proof.world import CodeFacts
 
 RUNS = 240
 SECONDS = 20.0
 SHRINKING_S = 3.0
+FROZEN_RUNS = 6
 Advance = Callable[[float, float, str], None]
 
 
@@ -69,8 +70,9 @@ class Prover:
         """
         with ExitStack() as stack:
             stack.callback(self._close)
-            for seed in SEEDS:
-                self._workers.append(Worker(self._reference, self._sample, seed))
+            for number, seed in enumerate(SEEDS):
+                zone = far_zone() if number == ELSEWHERE else None
+                self._workers.append(Worker(self._reference, self._sample, seed, zone))
             order = alternating({name: len(events) for name, events in self._sample.items()})
             ends = [round(len(order) * number / MICROBATCHES) for number in range(1, MICROBATCHES)]
             self._plain = Schedule(cut(order, ends))
@@ -162,7 +164,9 @@ class Prover:
         effects = {finding.element for finding in self._findings if finding.cause == "effect"}
         cause = trial.suspected
         if cause == "randomness":
-            if self._agrees_when_frozen(found) or ("clock" in parts and "randomness" not in parts):
+            if trial.kind == "repeats" and self._agrees_when_frozen(found):
+                return "clock"
+            if "clock" in parts and "randomness" not in parts:
                 return "clock"
             return "effect" if found.element in effects and "randomness" not in parts else "randomness"
         if cause == "global":
@@ -179,11 +183,12 @@ class Prover:
         return cause
 
     def _agrees_when_frozen(self, found: Disagreement) -> bool:
-        """Whether two runs no longer differ in the element once their clocks are frozen at one time."""
+        """Whether runs no longer differ in the element once their clocks are frozen at one time; two may agree by chance."""
         frozen = changed(self._plain, frozen=True)
-        first, second = (self._workers[0].run(frozen) for _ in range(2))
-        disagreement = self._agreement.of(first, second, same_batches=True)
-        return disagreement is None or disagreement.element != found.element
+        first = self._workers[0].run(frozen)
+        others = (self._workers[0].run(frozen) for _ in range(FROZEN_RUNS))
+        disagreements = (self._agreement.of(first, other, same_batches=True) for other in others)
+        return not any(disagreement is not None and disagreement.element == found.element for disagreement in disagreements)
 
     def _keeps_in_vain(self, name: str) -> bool:
         """Whether an element is a keyless class with fields, which are lost after each micro-batch."""

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from queue import Queue, SimpleQueue
 from typing import Any, Literal
 
 import msgspec
@@ -106,22 +107,28 @@ def _gather(element: Element, found: dict[tuple[str, str, int], Suspect]) -> Non
             found.setdefault((part, file, line), Suspect(element.name, part, file, line, name))
 
 
+QUEUES = (Queue, SimpleQueue)
+GROWING = (list, deque, *QUEUES)
+
+
 def growing(element: Element) -> list[tuple[Suspect, Any]]:
-    """Return the lists and writable files outside of state that an element's code names, each with the first line that names
-    it.
+    """Return the lists, queues and writable files outside of state that an element's code names, each with the first line that
+    names it.
     """
     found: dict[int, tuple[Suspect, Any]] = {}
     for function, _ in _functions(element.body):
         for code in _codes(function.__code__):
             for line, name, value in _named(code, function):
-                if isinstance(value, list | deque) or (isinstance(value, io.IOBase) and size_of(value) >= 0):
+                if isinstance(value, GROWING) or (isinstance(value, io.IOBase) and size_of(value) >= 0):
                     suspect = Suspect(element.name, "global", code.co_filename, line, name)
                     found.setdefault(id(value), (suspect, value))
     return list(found.values())
 
 
 def size_of(thing: Any) -> int:
-    """Return the length of a list, or the position of a writable file; -1 for other files."""
+    """Return the length of a list or queue, or the position of a writable file; -1 for other files."""
+    if isinstance(thing, QUEUES):
+        return thing.qsize()
     if not isinstance(thing, io.IOBase):
         return len(thing)
     try:

@@ -1,5 +1,6 @@
 """Trials: schedules that differ from the plain one in one aspect each, and at last in several at once."""
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, zip_longest
@@ -14,11 +15,13 @@ from penstock.testing.proof.sample import Sample
 from penstock.testing.proof.schedule import Kill, Place, Schedule, chains_of, cut, drawn_order, random_cut
 from penstock.testing.proof.suspects import Cause
 
-SHIFTS_S = (400 * 86_400 + 7 * 3600 + 780.0, -3.8 * 3600)
-"""Offsets of the machine's clock that are tried: more than a year ahead, and some hours back."""
+SHIFTS_S = (400 * 86_400 + 7 * 3600 + 780.0, -3.8 * 3600, *(steps * (27 * 86_400 + 7380.0) for steps in range(1, 14)))
+"""Offsets of the machine's clock that are tried: a year ahead and more, some hours back, all months and days of the week."""
 JUMP_S = 3600.0
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 0, 0)
 """Values of PYTHONHASHSEED, one for each worker; the first worker runs the plain schedule, to which others are compared."""
+ANOTHER, ELSEWHERE = 3, 4
+"""The workers that differ from the first one in nothing but being another process, and in the time zone."""
 SINGLES = "each event in a micro-batch of its own"
 HOOKS, CUTS, ORDERS = 60, 20, 40
 """The most kills at calls of the application's code, random cuts, and random orders that are tried."""
@@ -45,7 +48,9 @@ class Trial(NamedTuple):
 KINDS = (
     "repeats",
     "same process",
+    "processes",
     "hash seeds",
+    "time zones",
     "clocks",
     "state",
     "restarts",
@@ -83,8 +88,10 @@ class Trials:
         for _ in range(2):
             yield Trial("repeats", "the same once more, the application loaded anew", plain, "randomness")
         yield Trial("same process", "the same once more, in the same process", changed(plain, again=True), "global")
+        yield Trial("processes", "in another process", plain, "randomness", worker=ANOTHER)
         for worker in (1, 2):
             yield Trial("hash seeds", f"PYTHONHASHSEED={SEEDS[worker]} for {SEEDS[0]}", plain, "hash", worker=worker)
+        yield Trial("time zones", f"the time zone {far_zone()} for the machine's", plain, "clock", worker=ELSEWHERE)
         for shift in SHIFTS_S:
             words = f"the machine's clock is {shift / 3600:+,.1f} h off"
             yield Trial("clocks", words, changed(plain, shift_s=shift), "clock")
@@ -152,6 +159,11 @@ class Trials:
                     own = getattr(decode(event), source.event_time.field).timestamp()
                     times[source.name, number] = own, own + source.event_time.lateness
         return times
+
+
+def far_zone() -> str:
+    """Return a time zone that is at least eleven hours from the machine's."""
+    return "Pacific/Pago_Pago" if time.localtime().tm_gmtoff >= 0 else "Pacific/Kiritimati"
 
 
 def changed(schedule: Schedule, **changes: object) -> Schedule:

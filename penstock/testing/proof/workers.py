@@ -25,10 +25,10 @@ class Worker:
 
     Parameters
     ----------
-    seed: its PYTHONHASHSEED.
+    seed: its PYTHONHASHSEED. zone: its time zone; that of the machine unless given.
     """
 
-    def __init__(self, reference: AppReference, sample: Sample, seed: int) -> None:
+    def __init__(self, reference: AppReference, sample: Sample, seed: int, zone: str | None = None) -> None:
         mine, theirs = Pipe()
         code = (
             "from multiprocessing.connection import Connection; from penstock.testing.proof.world import serve; "
@@ -36,7 +36,7 @@ class Worker:
         )
         # Directories of the application must not precede Python's own: its files might shadow modules.
         ours = str(Path(penstock.__file__).parent.parent)
-        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": ours}
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": ours, **({"TZ": zone} if zone else {})}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             pass_fds=[theirs.fileno()],
