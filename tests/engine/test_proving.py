@@ -171,6 +171,38 @@ def test_lines_are_noted_once_and_raised_at():
     assert sys.gettrace() is None or told == ["one", 0]
 
 
+def try_three_times(told):
+    for _ in range(3):
+        try:
+            told.append("written")
+            return
+        except Failed:
+            continue
+
+
+def try_and_wait(told):
+    for number in range(5):
+        try:
+            told.append("written")
+            break
+        except Failed as error:
+            print(number, error)
+
+
+@pytest.mark.parametrize(("function", "times"), [(try_three_times, 3), (try_and_wait, 5)])
+def test_a_line_raises_each_time(function, times):
+    lines, told = LineTracer(lambda file: file == __file__), []
+    lines.call(function, told)
+    line = next(line for line in lines.executed if line.number == function.__code__.co_firstlineno + 3)
+    lines.raise_at(line, Failed)
+    lines.call(function, told)
+    assert (told, lines.raised) == (["written"] * 2, 1)
+    lines.raise_at(line, Failed, each_time=True)
+    lines.call(function, told)
+    assert (told, lines.raised) == (["written"] * 2, times)
+    assert (sys.gettrace(), sys.getprofile()) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("kind", "rows", "guarantee"),
     [
@@ -182,11 +214,14 @@ def test_lines_are_noted_once_and_raised_at():
         ("replay", {"missing": ['{"shop": 1, "n": 5}'], "other": ['{"shop": 1, "n": 6}']}, "at least once"),
         ("replay", {"missing": ['{"shop": 1, "n": 5}'], "other": ['{"shop": 1, "n": 4}']}, "lossy"),
         ("replay", {"missing": ['{"owes": -5.0}'], "other": ['{"owes": -10.0}']}, "at least once"),
-        ("replay", {"missing": ['{"n": 5, "of": ["a"]}'], "other": ['{"n": 4, "of": ["b"]}']}, "at least once"),
+        ("replay", {"missing": ['{"of": ["a"], "k": 1}'], "other": ['{"of": ["a", "a"], "k": 1}']}, "at least once"),
+        ("replay", {"missing": ['[10, "A"]', '[11, "A"]'], "other": ['[16, "A"]', '[17, "A"]']}, "lossy"),
+        ("error", {"missing": ['["A", 8]', '["B", 8]'], "other": ['["A", 11]', '["B", 10]']}, "at least once"),
+        ("error", {"missing": ['["A", 8]', '["B", 8]'], "other": ['["A", 11]', '["B", 5]']}, "lossy"),
         (  # keys are numbers, too; one sum came twice and another not at all
             "replay",
             {"missing": ["[1, 5]", "[2, 7]"], "other": ["[1, 4]", "[2, 8]"]},
-            "at least once",
+            "lossy",
         ),
         ("replay", {"missing": ["[1, 5]", "[2, 7]"], "other": ["[1, 4]", "[2, 3]"]}, "lossy"),
         ("replay", {"missing": ["[1, 5]", "[2, 7]"], "other": ["[1, 4]"]}, "lossy"),

@@ -48,12 +48,15 @@ class LineTracer:
         """The lines that were executed, in order; those that were executed again are there a second time."""
         self._at: CodeLine | None = None
         self._error: type[BaseException] = DriverKilled
-        self.raised = False
-        """Whether the error was raised."""
+        self._each_time = False
+        self.raised = 0
+        """How often the error was raised."""
 
-    def raise_at(self, line: CodeLine, error: type[BaseException]) -> None:
-        """Raise ``error`` before a line is executed. Python traces no line after that, so clean-up code runs."""
-        self._at, self._error, self.raised = line, error, False
+    def raise_at(self, line: CodeLine, error: type[BaseException], *, each_time: bool = False) -> None:
+        """Raise ``error`` before a line is executed, or each time that it is. Python traces no line then, so clean-up code
+        runs.
+        """
+        self._at, self._error, self._each_time, self.raised = line, error, each_time, 0
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function with tracing on, and return its result."""
@@ -64,6 +67,7 @@ class LineTracer:
         try:
             return function(*arguments)
         finally:
+            sys.setprofile(None)
             sys.settrace(before)
 
     def _entered(self, frame: FrameType, event: str, _: Any) -> Any:
@@ -73,10 +77,34 @@ class LineTracer:
         if event == "line":
             place = frame.f_code.co_filename, frame.f_lineno
             self._seen[place] += 1
+            if self._each_time and self._is_at(frame):
+                sys.setprofile(self._called)
+                self._raise()
             if self._seen[place] <= 2:
                 line = CodeLine(*place, self._seen[place])
                 self.executed.append(line)
                 if line == self._at:
-                    self.raised = True
-                    raise self._error(f"{line}, as the prover wants it")
+                    self._raise()
         return self._passed
+
+    def _called(self, frame: FrameType, event: str, _: Any) -> None:
+        """Trace again after a raised error, which ends the tracing, from the next call on. Where that is one of the line,
+        raise in its place: who tries again is to fail each time.
+        """
+        caller: FrameType | None = frame if event.startswith("c_") else frame.f_back
+        above = caller
+        while above is not None:
+            if self._is_users(above.f_code.co_filename):
+                above.f_trace = self._passed
+            above = above.f_back
+        sys.settrace(self._entered)
+        if event.endswith("call") and caller is not None and self._is_at(caller):
+            self._raise()
+        sys.setprofile(None)
+
+    def _is_at(self, frame: FrameType) -> bool:
+        return self._at is not None and self._at[:2] == (frame.f_code.co_filename, frame.f_lineno)
+
+    def _raise(self) -> None:
+        self.raised += 1
+        raise self._error(f"{self._at}, as the prover wants it")

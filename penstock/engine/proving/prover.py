@@ -50,6 +50,8 @@ class QueryProver:
         self._deadline = time.monotonic() + seconds
         self._number, self._trials, self._notes, self._left_out = 0, list[TrialResult](), list[str](), 0
         self._expected: list[str] = []
+        self._caught = False
+        """Whether the query's code has caught the last error that was raised at one of its lines."""
 
     def prove(self) -> QueryVerdict:
         """Run all schedules for which there is time.
@@ -105,7 +107,11 @@ class QueryProver:
         self._kill_at(files, first)
         for line, batch in first:
             words = f"{line} raises an error in micro-batch {batch}, once"
+            self._caught = False
             self._try(Disturbance("error", words, batch, 1), self._at_line(files, batch, line, Failed))
+            if self._caught:  # who has caught it may have tried again, and that has succeeded
+                words = f"{line} raises an error in micro-batch {batch}, each time"
+                self._try(Disturbance("error", words, batch, 1), self._at_line(files, batch, line, Failed, each_time=True))
         self._kill_at(files, again)
         self._try(Disturbance("cut", "the input in one micro-batch"), self._again(self._cut(1)))
         self._try(Disturbance("cut", "the input in other micro-batches"), self._again(self._cut(FILES + 2)))
@@ -155,7 +161,7 @@ class QueryProver:
         return run
 
     def _at_line(
-        self, files: list[bytes], batch: int, line: CodeLine, error: type[BaseException]
+        self, files: list[bytes], batch: int, line: CodeLine, error: type[BaseException], *, each_time: bool = False
     ) -> Callable[[], tuple[QueryWorld, str]]:
         """Raise when ``foreachBatch`` reaches a line in a micro-batch; then start the query again."""
 
@@ -169,10 +175,12 @@ class QueryProver:
                     calls[number] += 1
                     if number != batch or calls[number] > 1:
                         return alive[0](frame, number)
-                    lines.raise_at(line, error)
+                    lines.raise_at(line, error, each_time=each_time)
                     message = ""
                     try:
-                        return lines.call(alive[0], frame, number)
+                        result = lines.call(alive[0], frame, number)
+                        self._caught = lines.raised > 0
+                        return result
                     except (DriverKilled, Failed) as end:  # so no code of the user has caught it
                         message = str(end)
                     # Here, so that nothing keeps the function alive, with files and connections that the process's end closes.

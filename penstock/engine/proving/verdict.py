@@ -2,7 +2,6 @@
 
 import json
 from html import escape
-from operator import eq
 from typing import Any, Literal
 
 import msgspec
@@ -73,11 +72,12 @@ class TrialResult(msgspec.Struct):
                 return "differs"
             case "restart":  # nothing ran twice, so missing rows were only in the process's memory
                 return "lossy" if self.missing else "at least once"
-            case "replay":  # other rows are of an effect that came twice, such as an addition to a sum, or not at all
-                lost = self.missing and (not self.other or is_less(self.missing, self.other))
-                return "lossy" if lost else "at least once"
+            case _ if self.missing:
+                return "lossy" if is_lost(self.missing, self.other) else "at least once"
+            case "replay":
+                return "at least once"
             case _:
-                return "lossy" if self.missing else "differs" if self.other else "at least once"
+                return "differs" if self.other else "at least once"
 
 
 class QueryVerdict(msgspec.Struct):
@@ -149,36 +149,36 @@ class QueryVerdict(msgspec.Struct):
         )
 
 
-def is_less(missing: Rows, other: Rows) -> bool:
-    """Whether each other row is one that is missing with numbers nearer to zero, as sums are of which a part is lost.
+def is_lost(missing: Rows, other: Rows) -> bool:
+    """Whether rows, or parts of them, are lost: not where each missing row is there with a value that has grown,
+    as a sum to which something was added twice.
 
-    Rows are JSON texts. Each is compared with the missing one that has the same texts, and the most numbers, in common with it.
+    Rows are JSON texts. A row is known again by the values that it has kept, where no other missing row has these.
     """
-    wanted: dict[str, list[list[float]]] = {}
-    for rest, numbers in map(_parted, missing):
-        wanted.setdefault(rest, []).append(numbers)
-    for rest, numbers in map(_parted, other):
-        alike = max(wanted.get(rest, ()), key=lambda before: sum(map(eq, before, numbers)), default=None)
-        if alike is None or any(abs(now) > abs(before) for now, before in zip(numbers, alike, strict=True)):
-            return False
-    return bool(other)
+    if len(other) < len(missing):
+        return True
+    wanted = [_leaves(json.loads(row)) for row in missing]
+    for now in (_leaves(json.loads(row)) for row in other):
+        alike = max(wanted, key=lambda row: len(row.items() & now.items()))
+        kept = alike.items() & now.items()
+        if alike.keys() != now.keys() or any(row is not alike and kept <= row.items() for row in wanted):
+            return True
+        if any(_size(now[place]) < _size(value) for place, value in alike.items() if now[place] != value):
+            return True
+    return False
 
 
-def _parted(row: str) -> tuple[str, list[float]]:
-    """Return a row with its numbers left out, and these numbers."""
-    numbers: list[float] = []
+def _leaves(value: Any, place: str = "") -> dict[str, Any]:
+    """Return the values in a row by their places; of a list, its text."""
+    if isinstance(value, dict):
+        return {where: leaf for name, part in value.items() for where, leaf in _leaves(part, f"{place}/{name}").items()}
+    if isinstance(value, list) and not place:  # a row that is given by its values alone
+        return {where: leaf for number, part in enumerate(value) for where, leaf in _leaves(part, f"/{number}").items()}
+    return {place: json.dumps(value) if isinstance(value, list) else value}
 
-    def without(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: without(part) for name, part in value.items()}
-        if isinstance(value, list):
-            return [without(part) for part in value]
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            numbers.append(value)
-            return 0
-        return value
 
-    return json.dumps(without(json.loads(row)), sort_keys=True), numbers
+def _size(value: Any) -> float:
+    return abs(value) if isinstance(value, int | float) else len(value or "")
 
 
 END = '<i class="end" title="the driver ends">&#10005;</i>'
