@@ -209,3 +209,12 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path):
         assert len(held) >= int(acknowledged[-1])
         assert len(held) % 7 == 0
         log.close()
+
+
+def test_results_of_a_run_that_does_not_own_the_stream_are_not_appended(tmp_path):
+    stream = EventLog(tmp_path).stream("Results")
+    assert stream.own("one", ())
+    assert stream.deliver("one", Parcel([b"1"]), "main", 1)
+    assert not stream.deliver("another", Parcel([b"2"]), "main", 1)
+    assert stream.deliver("one", Parcel([b"1"]), "main", 1)  # repeated: it was appended before
+    assert stream.bounds() == (0, 1)

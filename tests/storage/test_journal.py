@@ -228,3 +228,25 @@ def test_who_waits_for_a_lock_that_is_removed_gets_the_new_one(tmp_path):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     go_on.set()
     waiting.join()
+
+
+def test_on_a_disk_a_line_is_synced_where_it_must_be_and_nowhere_else(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(journal.os, "fsync", synced.append)
+    for must in (True, False):
+        path = tmp_path / f"{must}"
+        own = journal.opened(path, 10, summed, synced=must)
+        synced.clear()
+        own.append(b"1")
+        assert bool(synced) == must
+        own.close()
+
+
+def test_a_journal_is_shortened_once_it_has_half_more_than_it_keeps(tmp_path):
+    own = opened(tmp_path / "journal", keep=4)
+    counts = []
+    for number in range(12):
+        own.append(b"%d" % number)
+        counts.append(len(list(own.lines())))
+    assert counts == [1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 5, 6]
+    assert sum(int(line) for line in own.lines()) == sum(range(12))
