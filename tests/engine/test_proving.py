@@ -44,6 +44,8 @@ VERDICTS = {
     "watermarked": "at least once",
     "kept_open": "exactly once",
     "stamped_by_state": "differs",
+    "given_up": "lossy",
+    "counted_apart": "at least once",
 }
 
 
