@@ -7,8 +7,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from penstock import Event
 from penstock.connectors.tables.sqlite import _affinity
+from penstock.kinds import table
 from penstock.kinds.arrow import fits, fitted
+from penstock.kinds.fields import is_immutable
 from penstock.kinds.identity import identity, spelled
 from penstock.kinds.kind import Kind
 from penstock.kinds.table import register
@@ -65,6 +68,36 @@ def test_a_built_in_kind_is_not_replaced():
 )
 def test_a_declared_type_has_sqlites_affinity(declared, affinity):
     assert _affinity(declared) == affinity
+
+
+class Own:
+    """A type with code of its own."""
+
+
+@pytest.fixture
+def own_kind():
+    kind = Kind(name="own", python=Own, samples=(Own(),), encode=lambda value: "own", decode=lambda text: Own())
+    register(kind)
+    yield
+    table._REGISTERED.remove(kind)
+    for forget in table.KNOWN_ANEW:
+        forget()
+
+
+class Flat(Event):
+    text: str
+    amount: int
+
+
+class Listed(Event):
+    texts: list[str]
+
+
+def test_events_that_no_function_can_change(own_kind):
+    class WithOwn(Event):
+        own: Own
+
+    assert [is_immutable(kind) for kind in (Flat, Listed, WithOwn)] == [True, False, False]
 
 
 def test_finer_times_keep_their_zone():

@@ -61,7 +61,7 @@ class QueryProver:
         RunFailedError: the undisturbed query fails, or writes no rows. ConfigurationError: there was no time for a schedule.
         """
         # The undisturbed run gives the expected rows, and the lines of ``foreachBatch`` at which others are then disturbed.
-        files, executed = self._cut(FILES), dict[int, list[CodeLine]]()
+        files, executed, at_first = self._cut(FILES), dict[int, list[CodeLine]](), self._rows_when_empty()
         world, failed = self._ran(files, executed)
         if failed:
             raise RunFailedError(f"{self._query.reference} fails when nothing disturbs it: {failed}")
@@ -73,7 +73,7 @@ class QueryProver:
                 f"{self._query.reference} commits nothing in the checkpoint that it was given, so no kill can be tried: give "
                 'option("checkpointLocation", checkpoint) the path as it is.'
             )
-        if self._is_left_in_sink():
+        if self._rows_when_empty() != at_first:  # a new run would be accused of these
             raise RunFailedError(
                 f"The sink of {self._query.reference} still holds rows of the run before: define clean(spark, sink), which "
                 "makes it empty."
@@ -216,13 +216,13 @@ class QueryProver:
         self._trials.append(_compared(schedule, self._expected, rows, failed))
         world.remove()
 
-    def _is_left_in_sink(self) -> bool:
-        """Whether a sink that was to be emptied has rows, of which a new run would be accused."""
+    def _rows_when_empty(self) -> list[str]:
+        """Return the rows of a sink that was emptied; there may be some, such as a sum over nothing."""
         world = self._world([])
         try:
-            return bool(world.rows())
-        except RunFailedError:  # there is no sink any more
-            return False
+            return world.rows()
+        except RunFailedError:  # there is no sink yet, or any more
+            return []
         finally:
             world.remove()
 
