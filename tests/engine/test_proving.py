@@ -227,6 +227,7 @@ def test_a_line_raises_each_time(function, times):
         ),
         ("replay", {"missing": ["[1, 5]", "[2, 7]"], "other": ["[1, 4]", "[2, 3]"]}, "lossy"),
         ("replay", {"missing": ["[1, 5]", "[2, 7]"], "other": ["[1, 4]"]}, "lossy"),
+        ("replay", {"missing": ["[1, 5]", "[2, 7]"], "other": ["[1, 6]", "[1, 8]"]}, "lossy"),
         ("restart", {"missing": ["x"], "other": ["y"]}, "lossy"),
         ("error", {"missing": ["x"]}, "lossy"),
         ("replay", {"failed": "locked"}, "stuck"),

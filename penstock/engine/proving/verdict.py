@@ -155,9 +155,7 @@ def is_lost(missing: Rows, other: Rows) -> bool:
 
     Rows are JSON texts. A row is known again by the values that it has kept, where no other missing row has these.
     """
-    if len(other) < len(missing):
-        return True
-    wanted = [_leaves(json.loads(row)) for row in missing]
+    wanted, known_again = [_leaves(json.loads(row)) for row in missing], set[int]()
     for now in (_leaves(json.loads(row)) for row in other):
         alike = max(wanted, key=lambda row: len(row.items() & now.items()))
         kept = alike.items() & now.items()
@@ -165,7 +163,8 @@ def is_lost(missing: Rows, other: Rows) -> bool:
             return True
         if any(_size(now[place]) < _size(value) for place, value in alike.items() if now[place] != value):
             return True
-    return False
+        known_again.add(id(alike))
+    return len(known_again) < len(wanted)
 
 
 def _leaves(value: Any, place: str = "") -> dict[str, Any]:
