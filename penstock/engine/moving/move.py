@@ -203,10 +203,8 @@ class Move:
             f"{counted.total:,} instances are moved to {self._partitions} partitions of {len(self._made)} groups, which takes "
             f"some {_expected(counted):.0f} s (assumed)."
         )
-        divisions, workshop = (
-            divided(counted),
-            self._recording.directory / MOVING / f"{self._recording.manifest.run[:8]}-{self._layout.begun}",
-        )
+        divisions = divided(counted)
+        workshop = self._recording.directory / MOVING / f"{self._recording.manifest.run[:8]}-{self._layout.begun}"
         # Spark reads the new pages several times (for headers, and for each hop), so they are written to files once.
         repack(pages, homes, divisions, workshop / "pages")
         repacked, clocks = read_pages(spark, workshop / "pages"), clocks_of(pages)
