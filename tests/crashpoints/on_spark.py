@@ -74,7 +74,7 @@ def steps_of_moves(names: list[str]) -> list[Step]:
         return []
     moved = names.index("write runs/run/moves.jsonl")
     ours = re.compile(
-        r"(mkdir|rmdir) runs/run/moving(/\d+)?(/\*|/pages)?|replace runs/run/batches-\w+@\d+\.jsonl|"
+        r"(mkdir|rmdir) runs/run/moving(/[\w*-]+)?(/\*|/pages)?|replace runs/run/batches-\w+@\d+\.jsonl|"
         r"write runs/run/moves\.jsonl|(unlink|rmdir) runs/run/checkpoint/\w+(/metadata|/state)?"
     )
     once = [Step(name, 0) for name in dict.fromkeys(names) if ours.fullmatch(name)]

@@ -155,6 +155,8 @@ def is_lost(missing: Rows, other: Rows) -> bool:
 
     Rows are JSON texts. A row is known again by the values that it has kept, where no other missing row has these.
     """
+    if len(other) < len(missing):
+        return True
     wanted, known_again = [_leaves(json.loads(row)) for row in missing], set[int]()
     for now in (_leaves(json.loads(row)) for row in other):
         alike = max(wanted, key=lambda row: len(row.items() & now.items()))
