@@ -1,4 +1,4 @@
-"""The notebooks run, and what they say is what they were committed with."""
+"""The notebooks run, and what they say is what they were committed with (scripts/notebooks.py commits it anew)."""
 
 import re
 from pathlib import Path
