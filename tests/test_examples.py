@@ -47,6 +47,7 @@ def test_enrichment_prices_every_order_in_order():
     assert "nclosed" not in said.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_flights_agree_with_duckdb(example, tmp_path, spark):
     app, reference = example("flights")

@@ -75,6 +75,7 @@ def test_shares_bounds_optimum_and_algorithms_are_in_order(graph, resources):
         assert found.cost >= optimum * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_an_optimum_that_costs_nothing_ends_the_search():
     graph = StreamGraph({"a": 0, "b": 0, "c": 0}, {("a", "b"): 1})
     pinned = {"a": Resources.of(3).names[1]}
@@ -117,6 +118,7 @@ def test_the_optimum_under_constraints_and_prices_is_that_of_trying_everything(g
         assert close(moving.objective, moving.cost + 0.7 * len(moving.moved))
 
 
+@pytest.mark.slow
 def test_a_proof_can_stop_after_every_placement_and_go_on():
     graph = random_graph("dag", 9, transfer=1.0, seed=4)
     given_problem = problem(graph, Resources.of(3))
@@ -131,7 +133,7 @@ def test_a_proof_can_stop_after_every_placement_and_go_on():
 
 
 @pytest.mark.parametrize("family", ["spd", "layered", "stages"])
-@pytest.mark.parametrize("transfer", [0.0, 2.0])
+@pytest.mark.parametrize("transfer", [pytest.param(0.0, marks=pytest.mark.slow), 2.0])
 def test_larger_graphs_get_a_legal_allocation_and_a_bound(family, transfer):
     graph = random_graph(family, 300, transfer=transfer, seed=1)
     found = allocate(graph, 20, time_limit=1.0)
@@ -194,6 +196,7 @@ def test_algorithm_3_with_two_resources_is_the_one_resource_algorithm():
         assert len(set(allocate(graph, resources, "disc").assignment.values())) == 1
 
 
+@pytest.mark.slow
 def test_balanced_weights_lose_a_factor_of_order_n():
     trap = average_trap(60)
     assert allocate(trap, 2).cost == 58  # n - 2: one light task can join v1; the paper says n - 1

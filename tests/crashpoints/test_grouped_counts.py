@@ -59,7 +59,14 @@ def test_counts_are_the_same_for_every_grouping(tmp_path):
 APART = {name: name for name in ELEMENTS}
 
 
-@pytest.mark.parametrize(("how", "count"), [("lose", "missing"), ("double", "extra"), ("swap", "differs")])
+@pytest.mark.parametrize(
+    ("how", "count"),
+    [
+        pytest.param("lose", "missing", marks=pytest.mark.slow),
+        pytest.param("double", "extra", marks=pytest.mark.slow),
+        ("swap", "differs"),
+    ],
+)
 def test_what_is_lost_or_doubled_between_groups_is_found_for_each_group_that_reads_it(tmp_path, how, count):
     [(_, report)] = reports_of(tmp_path, [APART], how)
     kinds = ("missing", "extra", "differs")

@@ -151,6 +151,7 @@ def doubled(rows, other):
 CHANGES = {removed: (1, 0, 0), added: (0, 0, 1), changed: (1, 0, 1), doubled: (0, 1, 0)}
 
 
+@pytest.mark.slow
 def test_what_is_changed_in_a_sink_by_hand_is_found(run_app, words, places, tampered, tmp_path):
     for texts in WORDS:
         sources = words(*texts)

@@ -205,6 +205,7 @@ def test_a_silent_source_holds_the_others_back_unless_it_is_idle(run_app, tmp_pa
     assert held == "Beats"
 
 
+@pytest.mark.slow
 def test_timers_on_processing_time_keep_no_run_from_its_end(run_app, tmp_path):
     """Spark runs micro-batches for them one after the other; the run ends all the same, and can be started again."""
     (tmp_path / "in").mkdir()

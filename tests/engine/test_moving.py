@@ -73,6 +73,7 @@ def moves(result):
     return [json.loads(line) for line in (result.directory / "moves.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_run_is_moved_to_other_groups_and_partitions(sell):
     sell(300, partitions=2)
     result = sell(200, groups={"KeepsMost": "behind"}, partitions=3, end=True)

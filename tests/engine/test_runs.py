@@ -44,6 +44,7 @@ def test_a_run_does_not_resume_from_another_place(run_app, words, tmp_path):
         run_app("counter", sources={"Words": f"jsonl:{tmp_path / 'other'}"})
 
 
+@pytest.mark.slow
 def test_a_run_with_state_that_was_moved_says_where_it_belongs(run_app, words, tmp_path):
     run_app("counter", sources=words("a"))
     (tmp_path / "runs").rename(tmp_path / "elsewhere")

@@ -114,6 +114,7 @@ def test_the_log_is_followed_through_the_gate(run_app, tmp_path):
     assert (counts["accepted"], counts["processed"], counts["dead_lettered"]) == (102, 101, 1)
 
 
+@pytest.mark.slow
 def test_a_delta_table_is_followed_from_one_run_into_the_next(run_app, tmp_path):
     write(tmp_path / "in", "jsonl")
     table = f"delta:{tmp_path / 'table'}"
@@ -157,6 +158,7 @@ def test_spark_reads_the_tables_of_lakes(run_app, spark, tmp_path):
         assert sorted((row.text, row.size) for row in rows) == sorted([*WORDS, ("b", 4), ("c", 4)])
 
 
+@pytest.mark.slow
 def test_what_the_gate_holds_back_is_queued(run_app, tmp_path):
     log = EventLog(tmp_path / "log")
     log.append("Words", [b'{"text": "a"}'] * 7)
@@ -246,7 +248,7 @@ def test_two_sinks_cannot_share_a_directory(run_app, tmp_path):
         run_app("fans", file=TOPOLOGIES, sources={"Words": f"jsonl:{tmp_path / 'in'}"}, sinks=sinks)
 
 
-@pytest.mark.parametrize("which", ["passing", "refusable"])
+@pytest.mark.parametrize("which", ["passing", pytest.param("refusable", marks=pytest.mark.slow)])
 def test_what_a_table_refuses_is_a_dead_letter_of_the_run_and_stops_nothing(run_app, tmp_path, which):
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"text": f"w{size}", "size": size}) for size in range(8)]

@@ -35,7 +35,13 @@ def write(events, directory, kind):
     "kind", [pytest.param("jsonl", marks=pytest.mark.slow), pytest.param("csv", marks=pytest.mark.slow), "parquet"]
 )
 @pytest.mark.parametrize(
-    ("which", "groups"), [("names", {}), ("names", {"second": "later"}), ("names_queried", {}), ("cases", {"second": "later"})]
+    ("which", "groups"),
+    [
+        pytest.param("names", {}, marks=pytest.mark.slow),
+        pytest.param("names", {"second": "later"}, marks=pytest.mark.slow),
+        ("names_queried", {}),
+        ("cases", {"second": "later"}),
+    ],
 )
 def test_fields_of_any_name_come_through(tmp_path, spark, which, groups, kind):
     event_type = Cased if which == "cases" else Named

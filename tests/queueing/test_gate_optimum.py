@@ -16,6 +16,7 @@ def best():
     return optimize_gate(SERVER, 1, 50)
 
 
+@pytest.mark.slow
 def test_no_gate_of_a_grid_is_cheaper(best):
     grid = [
         replace(SERVER, threshold=threshold, delay=delay).solve().cost(1, 50)

@@ -78,6 +78,7 @@ def test_back_to_back_batches_last_one_and_a_half_times():
     assert not state.exact
 
 
+@pytest.mark.slow
 def test_hundreds_of_thousands_of_rows_per_batch_are_solved_in_bins():
     server = MicroBatchServer(200_000, threshold=300_000, delay=3.0, fixed=0.3, per_row=2e-6, residual=LogNormal(1.0, 0.01))
     state, run = solve(server), simulate(server, jobs=20_000_000, seed=1)
