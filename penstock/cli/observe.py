@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.app.display import rounded
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.predict import finite
@@ -137,7 +138,8 @@ def _shown(observation: Observation, found: dict[str, Any]) -> str:
         arrivals = found["arrivals"]
         spread = ", ".join(f"{value:.1f} over {width}" for width, value in arrivals["dispersion"].items())
         lines.append(
-            f"arrivals: {arrivals['rate']:,.0f} ± {arrivals['error']:,.1f} rows/s, {arrivals['kind']}; dispersion {spread}"
+            f"arrivals: {rounded(arrivals['rate'])} ± {rounded(arrivals['error'])} rows/s, {arrivals['kind']}; "
+            f"dispersion {spread}"
         )
     lines += [
         f"{verdict['kind']}: {verdict['text']}{'' if verdict['confident'] else ' (not sure)'}" for verdict in found["verdicts"]

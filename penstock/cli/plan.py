@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from penstock.app.display import rounded
 from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
@@ -107,7 +108,7 @@ def _goal(latencies: dict[str, str | None], holding: float | None, transfer: flo
 def _shown(planning: Planning) -> str:
     """The plan as text for a person."""
     chosen, today = planning.chosen, planning.today
-    lines = [f"{planning.plan.application or 'The query'} at {chosen.rate:,.0f} rows/s:"]
+    lines = [f"{planning.plan.application or 'The query'} at {rounded(chosen.rate)} rows/s:"]
     lines += [f"  limits    {verdict}" for verdict in planning.verdicts]
     lines += [f"  set       {name} {value}" for name, value in chosen.setting.options().items()]
     if planning.plan.cores is not None:
@@ -123,6 +124,6 @@ def _shown(planning: Planning) -> str:
     if planning.grouping is not None:
         lines.append(f"  queries   {planning.grouping.reason}")
     if planning.plan.holds_to is not None:
-        lines.append(f"  holds     up to {planning.plan.holds_to:,.0f} rows/s (predicted)")
+        lines.append(f"  holds     up to {rounded(planning.plan.holds_to)} rows/s (predicted)")
     lines += [f"  assumed   {text}" for text in planning.plan.assumed]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.app.display import rounded
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.recording import observed
@@ -62,15 +63,16 @@ def shown(found: Prediction) -> str:
 
     trigger = found.setting.interval
     every = f"a trigger of {trigger:g} s" if trigger else "one micro-batch after the other"
-    lines = [f"At {found.rate:,.0f} rows/s and {every} (predicted, {found.method}; in brackets 90% bands):"]
+    lines = [f"At {rounded(found.rate)} rows/s and {every} (predicted, {found.method}; in brackets 90% bands):"]
     for name in LATENCIES:
         low, high = found.band(name)
         lines.append(f"  latency {name:5} {getattr(found, name):8.2f} s  ({low:.2f} to {high:.2f})")
     lines += [
         f"  utilisation   {found.utilisation:8.0%}",
         f"  keeps up with {found.keeps_up}",
-        f"  {found.rows_per_batch:,.0f} rows per micro-batch, {found.batches_per_day:,.0f} micro-batches and "
-        f"{found.files_per_day:,.0f} files a day (one per partition and micro-batch), {found.rows_per_file:,.0f} rows per file",
+        f"  {rounded(found.rows_per_batch)} rows per micro-batch, {found.batches_per_day:,.0f} micro-batches and "
+        f"{found.files_per_day:,.0f} files a day (one per partition and micro-batch), "
+        f"{rounded(found.rows_per_file)} rows per file",
     ]
     return "\n".join([*lines, *(f"  assumed: {text}" for text in found.assumptions)])
 

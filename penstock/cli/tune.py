@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.app.display import rounded
 from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
@@ -82,18 +83,18 @@ def shown(answer: Tuning) -> str:
         low, high = answer.today.band(answer.target.name)
         lines.append(
             f"            {answer.target.name} {getattr(answer.today, answer.target.name):.2f} s ({low:.2f} to {high:.2f} in "
-            f"90%; predicted) at a trigger of {trigger:g} s and {answer.today.rate:,.0f} rows/s"
+            f"90%; predicted) at a trigger of {trigger:g} s and {rounded(answer.today.rate)} rows/s"
         )
     lines += [f"  limits    {verdict}" for verdict in answer.verdicts]
     if answer.chosen is not None:
         lines += [f"  set       {name} {value}" for name, value in answer.options.items()]
         lines.append(
-            f"            {answer.chosen.files_per_day:,.0f} files a day, {answer.chosen.rows_per_file:,.0f} rows per file, "
-            f"{answer.chosen.utilisation:.0%} utilisation (predicted)"
+            f"            {answer.chosen.files_per_day:,.0f} files a day, {rounded(answer.chosen.rows_per_file)} rows per "
+            f"file, {answer.chosen.utilisation:.0%} utilisation (predicted)"
         )
     lines.append(f"  because   {answer.reason}")
     if answer.max_rate is not None:
-        lines.append(f"  holds     up to {answer.max_rate:,.0f} rows/s (predicted)")
+        lines.append(f"  holds     up to {rounded(answer.max_rate)} rows/s (predicted)")
     if answer.besides:
         lines.append(f"  besides   {answer.besides}")
     chosen = answer.chosen or answer.today

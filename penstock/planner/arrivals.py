@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from penstock.planner.change import level_change, local_dispersion
+from penstock.planner.series import MAD
 from penstock.planner.setting import Arrivals
 from penstock.queueing.distribution import with_scv
 
@@ -29,6 +30,11 @@ split where a trigger found nothing."""
 STEADY, LANDING, MISSING = 0.1, 0.6, 0.05
 """How far gaps between regular pieces are from multiples of their median, over that; the least share of windows with rows
 before which a trigger found nothing, where rows come in pieces; how far their number may be off from one in each period."""
+BRIEF = 0.1
+"""The greatest share of the time of windows with rows, where rows come in pieces."""
+SPIKE, SPIKE_TIMES, SPIKE_ROWS = 8.0, 3.0, 0.02
+"""A spike is a window with so many robust standard deviations more rows than others of its width, and this multiple of them;
+it matters if this share of all rows come in spikes."""
 MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 
@@ -89,6 +95,8 @@ class ArrivalModel:
     burst: approximate rows that come at once while the rate stays: 1 for Poisson arrivals. even: whether bursts are about
         equal.
     changed: the rate before its only change, the windows of which are ignored; None where the rate did not change.
+    spikes: which windows have far more rows than those around them, as where a load or a cron job sends its rows; None if there
+        are none. A recording does not show whether such rows come at once, so half of the flows assume it.
     """
 
     rate: float
@@ -100,6 +108,7 @@ class ArrivalModel:
     burst: float = 1.0
     even: bool = False
     changed: float | None = None
+    spikes: NDArray[np.bool_] | None = None
 
     @property
     def steady(self) -> bool:
@@ -125,7 +134,7 @@ class ArrivalModel:
         if like is None and self.kind == "recorded":
             return self._again(rate, horizon, random, max(step, FINEST_S))
         if like is None and self.kind == "bursty" and self.even:
-            return _landing(rate, horizon, random, self.scv)
+            return _landing(rate, horizon, random, max(1.0, self.scv))
         scv = {"poisson": 1.0, "regular": 0.0}.get(self.kind, self.scv) if like is None else like
         return _renewal(rate, horizon, random, 1.0 if isinstance(scv, str) else float(scv), max(step, FINEST_S))
 
@@ -140,6 +149,8 @@ class ArrivalModel:
         order = np.arange(first, first + len(self.widths)) % len(self.widths)
         widths, counts = self.widths[order], self.counts[order] * rate * self.widths.sum() / self.counts.sum()
         landing = _landings(counts)
+        if self.spikes is not None and random.random() < 0.5:
+            landing |= self.spikes[order]
         begun = random.random() * float(widths[0])  # triggers lie on a grid, and rows that come in pieces at any phase of it
         rounds = math.ceil((horizon + begun) / widths.sum())
         widths, counts, landing = np.tile(widths, rounds), np.tile(counts, rounds), np.tile(landing, rounds)
@@ -189,18 +200,17 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
         wide = np.concatenate([group[0] for group in groups])
         if len(wide) < max(6, len(series) + 1):
             break
-        statistic = sum(
-            float((((many - mean * width) ** 2 - 2 * jitter) / np.maximum(mean * width, 1e-9)).sum())
-            for (width, many), mean, jitter in zip(groups, means, jitters, strict=True)
-        )
+        # Pooled over the windows: one that an arrival ends is short, and would count too much by itself.
+        squares, expected, edges = 0.0, 0.0, 0.0
+        for (width, many), mean, jitter in zip(groups, means, jitters, strict=True):
+            squares += float(((many - mean * width) ** 2).sum())
+            expected += float((mean * width).sum())
+            edges += 2 * jitter * len(width)
         freedom = len(wide) - len(series)
-        edges = sum(
-            float((2 * jitter / np.maximum(mean * width, 1e-9)).sum())
-            for (width, _), mean, jitter in zip(groups, means, jitters, strict=True)
-        )
-        uncorrected.append((statistic + edges) / freedom)
-        dispersion[float(wide.mean())] = max(0.0, statistic / freedom)
-        excess = excess or statistic > chi2.ppf(0.999, freedom)
+        bias = len(wide) / freedom
+        uncorrected.append(bias * squares / expected)
+        dispersion[float(wide.mean())] = max(0.0, bias * (squares - edges) / expected)
+        excess = excess or dispersion[float(wide.mean())] > chi2.ppf(0.999, freedom) / freedom
     values = list(dispersion.values())
     spread = max(values[-1], 0.0) if values else 1.0
     error = math.sqrt(max(spread, 1e-9) * rate / float(widths.sum()))
@@ -209,10 +219,24 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
         kind = "recorded"
     if fine and kind == "recorded":
         widths, counts = fine[-1]
+    spikes = _spikes(widths, counts)
     if moments is not None and changed is None:
-        kind, (widths, counts) = "recorded", moments
+        kind, (widths, counts), spikes = "recorded", moments, None
+    elif spikes is not None:
+        kind = "recorded"
     finest = min(series, key=lambda pair: float(pair[0].mean()))
-    return ArrivalModel(rate, error, widths, counts, dispersion, kind, local_dispersion(*finest), _are_even(*finest), changed)
+    even = _are_even(*finest)
+    return ArrivalModel(rate, error, widths, counts, dispersion, kind, local_dispersion(*finest), even, changed, spikes)
+
+
+def _spikes(widths: Real, counts: Real) -> NDArray[np.bool_] | None:
+    """Which windows have far more rows than all around them; None if few rows come in such windows."""
+    expected = widths * float(np.median(counts / widths))
+    more = counts - expected
+    spread = np.maximum(MAD * float(np.median(np.abs(more - np.median(more)))), np.sqrt(np.maximum(expected, 1.0)))
+    high = (more > SPIKE * spread) & (counts > SPIKE_TIMES * expected)
+    spikes = high & ~np.append(high[1:], False) & ~np.append(False, high[:-1])  # a rate that stays high is no spike
+    return spikes if counts[spikes].sum() > SPIKE_ROWS * counts.sum() else None
 
 
 def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -> tuple[Real, Real] | None:
@@ -227,7 +251,7 @@ def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -
     series: of each recording, the widths (seconds) and rows of its windows; and the same, where a window that ends at a trigger
         without rows is a window of its own.
     """
-    shown = [split for whole, split in series if _scatter(split) > MOMENTS * max(_scatter(whole), 1.0)]
+    shown = [split for whole, split in series if _scatter(split) > MOMENTS * max(_scatter(whole), 1.0) or _in_pieces(*split)]
     if not shown:
         return None
     widths, counts = min(shown, key=lambda pair: float(pair[0][pair[1] > 0].sum() / pair[0].sum()))
@@ -242,6 +266,13 @@ def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -
     pieces = np.full(number, min(float(np.median(widths[_landings(counts)])), period / 2))
     apart = np.stack([period - pieces, pieces], axis=1).ravel()
     return apart, np.stack([np.zeros(len(pieces)), counts[counts > 0]], axis=1).ravel()
+
+
+def _in_pieces(widths: Real, counts: Real) -> bool:
+    """Whether nearly all the time has no rows, and most windows with rows, all of them short, have several."""
+    some = counts > 0
+    short = float(widths[some].sum()) < BRIEF * float(widths.sum())
+    return short and float(np.median(counts[some])) >= 2 and bool(_landings(counts).sum() >= LANDING * some.sum())
 
 
 def _landings(counts: Real) -> NDArray[np.bool_]:
@@ -326,7 +357,7 @@ def _accumulated(times: NDArray[Any], counts: NDArray[Any]) -> Flow:
 def _landing(rate: float, horizon: float, random: np.random.Generator, size: float) -> Flow:
     """A flow of bursts of ``size`` rows at Poisson moments."""
     times = np.repeat(np.sort(random.random(random.poisson(rate * horizon / size)) * horizon), 2)
-    counts = np.repeat(np.arange(len(times) // 2 + 1.0) * size, 2)[1:]
+    counts = np.repeat(np.arange(len(times) // 2 + 1.0) * size, 2)[:-1]
     return Flow(np.append(0.0, times), counts)
 
 

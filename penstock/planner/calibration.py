@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.app.display import rounded
 from penstock.errors import ConfigurationError, NotSolvableError, UnstableServerError
 from penstock.planner.arrivals import ArrivalModel, arrivals_of
 from penstock.planner.durations import DurationModel, durations_of
@@ -130,6 +131,16 @@ class Calibration:
         gate = gate_of(whole)
         return min(self._limit(query, self.scaled(query, whole), gate) for query in self.queries)
 
+    def chance_to_keep_up(self, setting: Setting, *, seed: int = 0) -> float:
+        """The share of the models that the recordings also allow which keep up with the setting's rate."""
+        whole, random = self.complete(setting), np.random.default_rng(seed)
+        gate, rate = gate_of(whole), float(whole.rate or 0.0)
+        kept = 0
+        for _ in range(REPLICATES):
+            drawn = [self.scaled(query, whole, query.under(gate).drawn(random)) for query in self.queries]
+            kept += rate < min(self._limit(*each, gate) for each in zip(self.queries, drawn, strict=True))
+        return kept / REPLICATES
+
     def predict(
         self,
         setting: Setting | None = None,
@@ -156,8 +167,8 @@ class Calibration:
         rate, limit = float(whole.rate or 0.0), self.throughput_limit(whole)
         if rate >= limit:
             raise UnstableServerError(
-                f"{rate:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} (predicted): latency would "
-                "grow without bound. Give it a lower rate, a larger max_rows if that is set, or more cores."
+                f"{rounded(rate)} rows arrive per second and the query keeps up with {rounded(limit)} (predicted): latency "
+                "would grow without bound. Give it a lower rate, a larger max_rows if that is set, or more cores."
             )
         random = np.random.default_rng(seed)
         cycle = self.cycle(whole)
@@ -300,10 +311,14 @@ class Calibration:
             **{name: max(0.0, state.quantile(p) - away) for name, p in QUANTILES.items()},
         }
 
+    def is_beyond(self, rows: float, times: float) -> bool:
+        """Whether micro-batches of so many rows are larger than this multiple of nearly all that were recorded."""
+        return rows > times * self.queries[0].durations.rows[1]
+
     def _far(self, rows: float) -> list[str]:
         """A sentence on micro-batches that are much larger than those recorded; none if they are not."""
         most = self.queries[0].durations.rows[1]
-        if rows <= FAR * most:
+        if not self.is_beyond(rows, FAR):
             return []
         return [
             f"Micro-batches of {rows:,.0f} rows are far beyond those recorded, nearly all of which had {most:,.0f} at most: "
@@ -345,8 +360,8 @@ class Calibration:
             )
         if self.arrivals.changed is not None:
             texts.append(
-                f"The rate changed once in the recording, from {self.arrivals.changed:,.0f} to {self.arrivals.rate:,.0f} "
-                "rows/s: the last one is taken to stay."
+                f"The rate changed once in the recording, from {rounded(self.arrivals.changed)} to "
+                f"{rounded(self.arrivals.rate)} rows/s: the last one is taken to stay."
             )
         if self.queries[-1].observed.latency_kind == "derived":
             texts.append("Rows are assumed to arrive evenly between two successive looks at the source.")

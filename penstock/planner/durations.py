@@ -30,6 +30,8 @@ PAYS = 0.9
 """A knee must bring the error on held-back recordings below this share of the error without it."""
 SPREAD_OF_ROWS = 1.3
 """The largest batches must have this multiple of the rows of the smallest, or else ``per_row`` cannot be identified."""
+LARGE, LEAST_LARGE = 3.0, 20
+"""Three micro-batches with this multiple of the rows of most others tell ``per_row``, too, among so many."""
 RUN_TO_RUN = 0.09
 """Relative standard deviation of the speed from run to run, assumed where too few recordings show it: measured on 212
 runs of ten queries (docs/background/predictions.md)."""
@@ -58,7 +60,7 @@ class DurationModel:
     pauses: of the recorded micro-batches. tail: the distribution of ratios beyond the recorded ones.
     correlation: of successive ratios.
     run_to_run: relative standard deviation of the speed from run to run. assumed_run_to_run: whether it is assumed.
-    rows: the 5% and 95% quantiles of the rows of a recorded micro-batch.
+    rows: the 5% and 95% quantiles of the rows of a recorded micro-batch; the third largest where that is far larger.
     identified: whether the recorded micro-batches differ enough in their rows to tell ``per_row`` from ``fixed``.
     draws: fits to resampled micro-batches, for the uncertainty of the fit; shape (draws, 4): coefficients and knee.
     outliers: number of micro-batches that lasted over twice as long as fitted, mostly by garbage collection.
@@ -104,8 +106,8 @@ class DurationModel:
             return self.duration(rows) * float(ratios.mean())
         usual = self.duration(rows) * float(np.where(pauses.which, 1.0, ratios).mean())
         if pauses.kind == "own":
-            return usual + float(pauses.lasting.mean())
-        return usual * (1 + float(pauses.lasting[pauses.which].mean()) / pauses.gap)
+            return usual + pauses.often * float(pauses.lasting.mean())
+        return usual * (1 + pauses.often * float(pauses.lasting[pauses.which].mean()) / pauses.gap)
 
     @property
     def scv(self) -> float:
@@ -190,6 +192,8 @@ def durations_of(series: Sequence[Series], random: np.random.Generator, draws: i
     """Fit the model to the warm micro-batches of one or more series."""
     rows, durations = (np.concatenate([getattr(start, name) for start in series]) for name in ("rows", "durations"))
     least, most = np.quantile(rows, [0.05, 0.95])
+    if len(rows) >= LEAST_LARGE and (large := np.sort(rows)[-3]) >= LARGE * most:
+        most = large
     identified = bool(most >= SPREAD_OF_ROWS * least and len(rows) >= 6)
     knee = _knee(series) if identified else 0.0
     if identified:

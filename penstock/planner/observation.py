@@ -105,7 +105,7 @@ class QueryObservation:
         if self.upstream is not None or not self.series:
             return {}
         latencies = [derived(part) for part in _unbroken(self.series[-1]) if len(part) > 1]
-        return summary(np.concatenate(latencies)) if latencies else {}
+        return summary(np.concatenate(latencies)) if any(map(len, latencies)) else {}
 
     @property
     def timed(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from penstock.app.display import rounded
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.verdict import Verdict
 from penstock.web.document import document
@@ -53,7 +54,7 @@ def assumed(texts: Sequence[str]) -> str:
 
 
 def _headline(tuning: "Tuning") -> str:
-    held = "" if tuning.max_rate is None else f" It is expected to hold up to {tuning.max_rate:,.0f} rows per second."
+    held = "" if tuning.max_rate is None else f" It is expected to hold up to {rounded(tuning.max_rate)} rows per second."
     return f"{tuning.headline} {tuning.reason}{held}"
 
 
@@ -83,12 +84,12 @@ def _shown(prediction: Prediction) -> dict[str, str]:
         values[name] = f"{getattr(prediction, name):.2f} s ({low:.2f} to {high:.2f})"
     return values | {
         "trigger": f"{prediction.setting.trigger:g} s",
-        "rows per second": f"{prediction.rate:,.0f}",
+        "rows per second": rounded(prediction.rate),
         "keeps up with": prediction.keeps_up,
         "utilisation": f"{prediction.utilisation:.0%}",
         "micro-batches a day": f"{prediction.batches_per_day:,.0f}",
         "files a day (one per partition and micro-batch)": f"{prediction.files_per_day:,.0f}",
-        "rows per file": f"{prediction.rows_per_file:,.0f}",
+        "rows per file": rounded(prediction.rows_per_file),
     }
 
 

@@ -38,6 +38,7 @@ class Pauses:
     which: whether each micro-batch had a pause. lasting: seconds of the pause, beyond the fit; 0 where there is none.
     gap: mean seconds of the recordings per pause.
     weights: probabilities of the `KINDS`. kind: the one that is used.
+    often: how often pauses recur, as a multiple of how often they were recorded.
     """
 
     which: NDArray[np.bool_]
@@ -45,10 +46,15 @@ class Pauses:
     gap: float
     weights: tuple[float, float, float]
     kind: Kind
+    often: float = 1.0
 
     def drawn(self, random: np.random.Generator) -> "Pauses":
-        """These pauses with a random explanation, drawn by the weights."""
-        return replace(self, kind=KINDS[int(random.choice(3, p=self.weights))])
+        """These pauses with a random explanation, drawn by the weights, as often as their number in the recording allows: the
+        posterior of a Poisson rate with Jeffreys' prior.
+        """
+        count = int(self.which.sum())
+        often = float(random.gamma(count + 0.5)) / count if count else 1.0
+        return replace(self, kind=KINDS[int(random.choice(3, p=self.weights))], often=often)
 
     def parted(
         self, ratios: Real, index: NDArray[np.intp], random: np.random.Generator, span: float
@@ -58,14 +64,26 @@ class Pauses:
         ``index`` has the drawn micro-batches, ``ratios`` their ratios; ``span`` is the seconds to simulate.
         """
         none = np.empty(0)
-        which = self.which[index]
-        if self.kind == "ratio" or not self.which.any():
+        if not self.which.any():
             return ratios, np.zeros(1), none, none
+        which = self.which[index]
         apart = np.where(which, 1.0, ratios)
+        if self.kind == "clock":
+            gap = self.gap / self.often
+            stops = np.cumsum(random.exponential(gap, int(span / gap * 1.5) + 20))
+            return apart, np.zeros(1), stops, random.choice(self.lasting[self.which], len(stops))
+        paused = self._recurring(which, random)
         if self.kind == "own":
-            return apart, np.where(which, self.lasting[index], 0.0), none, none
-        stops = np.cumsum(random.exponential(self.gap, int(span / self.gap * 1.5) + 20))
-        return apart, np.zeros(1), stops, random.choice(self.lasting[self.which], len(stops))
+            return apart, np.where(paused, random.choice(self.lasting[self.which], len(which)), 0.0), none, none
+        ratio = random.choice(ratios[which], len(which)) if which.any() else ratios
+        return np.where(paused, np.where(which, ratios, ratio), apart), np.zeros(1), none, none
+
+    def _recurring(self, which: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.bool_]:
+        """Which of the drawn micro-batches have a pause: ``often`` as many as were recorded with one."""
+        chance = random.random(len(which))
+        if self.often < 1:
+            return which & (chance < self.often)
+        return which | (chance < (self.often - 1) * float(which.mean()))
 
 
 def pauses_of(series: Sequence[Series], fitted: Sequence[Real]) -> Pauses:

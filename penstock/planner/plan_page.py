@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.app.display import rounded
 from penstock.planner.page import CHOSEN, CURVE, TODAY, assumed, figures, limits, settings
 from penstock.planner.prediction import Prediction
 from penstock.planner.prices import Prices
@@ -20,7 +21,7 @@ def plan_page(planning: "Planning", source: str) -> str:
     """The page as HTML that needs no other file."""
     plan, name = planning.plan, planning.plan.application or source
     goal = _goal(planning)
-    held = "" if plan.holds_to is None else f" It is expected to hold up to {plan.holds_to:,.0f} rows per second."
+    held = "" if plan.holds_to is None else f" It is expected to hold up to {rounded(plan.holds_to)} rows per second."
     chosen = planning.chosen.setting.options() | ({} if plan.cores is None else {"cores": str(plan.cores)})
     file = msgspec.json.format(msgspec.json.encode(plan), indent=2).decode()
     parts = [

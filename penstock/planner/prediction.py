@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.app.display import table
+from penstock.app.display import rounded, table
 from penstock.errors import ConfigurationError
 from penstock.planner.setting import Setting
 from penstock.queueing import parameter
@@ -83,11 +83,11 @@ class Prediction:
         """The rate up to which the query keeps up, in words, with its 90% band if there is one."""
         if math.isinf(self.throughput_limit):
             return "unknown: the recording shows no cost per row"
-        text = f"{self.throughput_limit:,.0f} rows/s"
+        text = f"{rounded(self.throughput_limit)} rows/s"
         if not len(self.replicates[LIMIT]):
             return text
         low, high = self.band(LIMIT)
-        return f"{text} ({low:,.0f} to {'no limit' if math.isinf(high) else format(high, ',.0f')})"
+        return f"{text} ({rounded(low)} to {'no limit' if math.isinf(high) else rounded(high)})"
 
     def cost(self, holding_cost: float, batch_cost: float) -> float:
         """Cost per second: ``holding_cost`` per row and second, ``batch_cost`` per micro-batch (the paper's c1 L + c2 T)."""
@@ -101,7 +101,7 @@ class Prediction:
         bands = {name: " ({:.2f} to {:.2f})".format(*self.band(name)) if banded else "" for name in LATENCIES}
         rows = [(name, f"{getattr(self, name):.2f} s{bands[name]}") for name in LATENCIES]
         rows += [("utilisation", f"{self.utilisation:.0%}"), ("micro-batches a day", f"{self.batches_per_day:,.0f}")]
-        return table(f"At {self.rate:,.0f} rows/s", rows, "Predicted; bands of 90%." if banded else "Predicted.")
+        return table(f"At {rounded(self.rate)} rows/s", rows, "Predicted; bands of 90%." if banded else "Predicted.")
 
     def to_json(self) -> dict[str, Any]:
         """The prediction as `penstock predict --json` prints it."""

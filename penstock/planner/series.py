@@ -21,13 +21,19 @@ LEAST_CAPPED, CAPPED = 8, 0.98
 """Micro-batches that are needed to infer a maximum of rows, and the share of the maximum that counts as reaching it."""
 IDLE_S, LOOKS_S = 10.0, 0.1
 """Seconds after which an idle query reports that it found nothing, and the tolerance of that where no trigger is set."""
-HELD, VARIES = 0.9, 0.01
+HELD, VARIES, PIECES = 0.9, 0.01, 0.5
 """Where a gate holds rows back, the smallest micro-batch has this share of the median rows, and the coefficient of variation
-of the gaps exceeds that of the rows by this much."""
+of the gaps exceeds that of the rows by this much, and is not above the last of these."""
+NO_GATE = ("FileStreamSource", "DeltaSource", "CloudFilesSource", "RateStream", "Iceberg", "Kinesis")
+"""Beginnings of the descriptions of sources that cannot be told to hold rows back until there are more."""
 SHORTEST_S, POLL_S = 1e-3, 0.01
 """The shortest window between two looks at a source; the interval at which Spark looks again where no trigger is set."""
+MOSTLY = 0.9
+"""Where this share of the starts waited for a trigger, those after missing progress are taken to have waited, too."""
 LATE_S = 0.5
 """How far starts may lie off the grid of a trigger interval for it to be recognised."""
+LEAST_DIVISOR_S, MOST_TRIGGERS = 1.0, 400
+"""Below this, any starts are as near to a grid as `GRID_S` allows; and that one of more triggers finds rows is not believed."""
 GRID_S, POLLED_S, MAD = (0.005, 0.06), (0.001, 0.015), 1.4826
 """How far before and after Spark's grid the starts of a trigger lie, at most; the spread of starts that waited for rows, in
 standard deviations; the standard deviation of a normal distribution over its median absolute deviation."""
@@ -69,6 +75,7 @@ class Series:
     rows: taken. waiting: rows that were there and left for later. keys: number of distinct keys, nan where unknown.
     whole: whether the progress of the micro-batch before was recorded, too.
     outstanding: files, bytes or rows that were left for later; nan where the source does not say.
+    gated: whether all its sources may hold rows back.
     empty, again, since: when, after the micro-batch before, a trigger was reported to find nothing for the first, the second
         and the last time; nan where no such report is known.
     """
@@ -83,6 +90,7 @@ class Series:
     keys: Real
     whole: NDArray[np.bool_]
     outstanding: Real
+    gated: NDArray[np.bool_]
     empty: Real
     again: Real
     since: Real
@@ -100,8 +108,11 @@ class Series:
 
     @property
     def span(self) -> float:
-        """Seconds from the first start to the last end."""
-        return float(self.ended[-1] - self.started[0]) if len(self) else 0.0
+        """Seconds from the first start to the last end, without those after which progress is missing."""
+        if not len(self):
+            return 0.0
+        known = np.where(self.whole[1:], np.diff(self.started), self.durations[:-1])
+        return float(known.sum() + self.durations[-1])
 
     @property
     def busy(self) -> float:
@@ -187,8 +198,12 @@ class Series:
         if len(self) < LEAST_CAPPED:
             return False
         rows, gaps = self.rows, np.diff(self.started)
-        vary = float(gaps.std() / gaps.mean()) - float(rows.std() / rows.mean())
-        return bool(rows.min() >= HELD * np.median(rows) and vary > VARIES and self.busy < HURRIED)
+        varies = float(gaps.std() / gaps.mean())
+        # Gaps that vary like those of single rows are of pieces that come at once, whose size is that of a micro-batch.
+        if not self.gated.all() or rows.min() <= 1 or varies > PIECES:
+            return False
+        beyond = varies - float(rows.std() / rows.mean())
+        return bool(rows.min() >= HELD * np.median(rows) and beyond > VARIES and self.busy < HURRIED)
 
     def _keeps(self, interval: float) -> bool:
         """Whether all parts of the series fit the interval, which is not so if it was adapted during the run."""
@@ -198,7 +213,8 @@ class Series:
     def trigger(self) -> float | None:
         """The trigger interval that the starts fit, seconds: 0 if micro-batches follow each other at once, None if unclear."""
         waited = self.started[1:] - self.ended[:-1] > BACK_TO_BACK_S
-        waited &= self.whole[1:]
+        if waited[self.whole[1:]].mean() < MOSTLY if self.whole[1:].any() else True:
+            waited &= self.whole[1:]  # a start after missing progress may have been late; where few are, most were not
         starts = self.started[1:][waited]
         if len(starts) < max(3, 0.1 * len(self)):
             return 0.0 if len(self) > 10 and not len(starts) else None
@@ -209,7 +225,7 @@ class Series:
         looked = np.concatenate([self.empty, self.again, self.since])
         starts = np.unique(np.concatenate([starts, looked[np.isfinite(looked)]]))
         if (steady := _steady(starts)) is not None:
-            return 0.0 if _polled(starts, steady) else steady
+            return 0.0 if _polled(starts, steady) else _divided(starts, steady)
         for interval in sorted(TRIGGERS_S, reverse=True):
             phases = np.mod(starts, interval)
             if np.mean(phases < min(0.06, interval / 10)) > 0.9 and np.median(np.diff(starts)) >= 0.9 * interval:
@@ -249,6 +265,9 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
             dtype=bool,
         ),
         outstanding=np.array([_outstanding(record) for record in taking]),
+        gated=np.array(
+            [not any(source.description.startswith(NO_GATE) for source in record.sources) for record in taking], bool
+        ),
         empty=first,
         again=again,
         since=last,
@@ -292,6 +311,21 @@ def _steady(starts: Real) -> float | None:
         if interval and abs(interval - slope) <= 0.005 * slope:
             return float(round(interval, 3))
     return float(slope)
+
+
+def _divided(starts: Real, interval: float) -> float:
+    """The trigger interval behind starts at even distances, which may be the source's: files that come each minute, say.
+
+    Spark's triggers count from the epoch. Starts that do not, at this interval, but do at one of its usual divisors, are of
+    that trigger, the longest of them.
+    """
+    early, late = GRID_S
+    for divisor in (interval, *sorted(TRIGGERS_S, reverse=True)):
+        whole = abs(interval / divisor - round(interval / divisor)) < 1e-9
+        usual = whole and max(LEAST_DIVISOR_S, interval / MOST_TRIGGERS) <= divisor <= interval
+        if usual and np.mean(np.mod(starts + early, divisor) < early + late) > 0.9:
+            return float(divisor)
+    return interval
 
 
 def _polled(starts: Real, interval: float) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.app.display import framed
+from penstock.app.display import framed, rounded
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.logs import about_logs
@@ -63,12 +63,23 @@ STEPS = (
     3600,
 )
 """Trigger intervals that are tried, in seconds."""
+WIDEST = 0.98
+"""The level of the band that is compared with what the recorded setting does."""
+UNIDENTIFIED = "the recording does not tell the cost per row from the cost per micro-batch."
 SURE = 0.9
 """A choice is sure if the upper end of its band of this level meets the target."""
 UNSETTLED = ("saturated", "working off")
 """Verdicts by which a recording shows how many rows the query takes, and not how many would arrive."""
-QUICK = 24
-"""Replicates of a band during a search."""
+POSSIBLE = 0.05
+"""A setting may meet a target if this share of the runs of its band does."""
+ALWAYS = 0.95
+"""From this share on no number is given: what keeps the choice from being sure is not in the band."""
+BEYOND = 2.0
+"""Micro-batches with more than this multiple of the rows that were recorded are no longer sure: their durations may curve."""
+CONTRADICTS = 1.15
+"""A figure of today is contradicted by its prediction if it is this factor outside the widest band."""
+QUICK, FEW = 24, 4
+"""Replicates of a band during a search; settings whose bands are looked at where no setting is expected to meet a target."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,8 @@ class Tuning:
             return f"{goal} cannot be met by a trigger."
         if self.sure or self.chance is None:
             return f"{goal} can be met."
+        if self.chance >= ALWAYS:
+            return f"{goal} may be met."
         return f"{goal} may be met ({10 * self.chance:.0f} in 10)."
 
     @property
@@ -257,7 +270,23 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
             reason="The query did not keep up in the recording (see what limits it), so how it does when it keeps up is not "
             "known: record it at a lower rate, or ask for one with --what-if rate=R.",
         )
+    if answer.sure and (doubt := _contradiction(answer, measured, what_if)) is not None:
+        answer = replace(answer, sure=False, reason=f"{answer.reason} {doubt}")
     return replace(answer, measured=measured, verdicts=limits, besides=besides, latency_kind=kind, latency_of=words)
+
+
+def _contradiction(answer: Tuning, measured: dict[str, float], what_if: Setting | None) -> str | None:
+    """Why the choice is not sure: today's setting is predicted to do other than it does; None where it is not."""
+    name = answer.target.name
+    if answer.today is None or what_if is not None or name not in measured:
+        return None
+    low, high = answer.today.band(name, WIDEST)
+    if low / CONTRADICTS <= measured[name] <= high * CONTRADICTS:
+        return None
+    return (
+        f"It is not sure: the {name} of the recorded setting is {measured[name]:.2f} s, and the model has "
+        f"{getattr(answer.today, name):.2f} s ({low:.2f} to {high:.2f} in {WIDEST:.0%}) for it, as where rows come at once."
+    )
 
 
 def choose(calibration: Calibration, target: Target, what_if: Setting | None = None, *, fine: bool = False) -> Tuning:
@@ -274,13 +303,25 @@ def choose(calibration: Calibration, target: Target, what_if: Setting | None = N
     answer = Tuning(target, {}, today, chosen, True, (), sure, "", None, None, tuple(tried))
     if chosen is None:
         reason, missing = _missing(calibration, base, tried, target)
-        return replace(answer, feasible=False, reason=reason, cores_missing=missing)
+        # Without a prediction the query does not keep up, unless the recording leaves open what a row costs.
+        unknown = not tried and calibration.chance_to_keep_up(replace(base, trigger=0.0)) >= POSSIBLE
+        if unknown:
+            reason = f"{_too_many(calibration, base)}; the recording leaves open which is more."
+        return replace(answer, feasible=None if unknown else False, reason=reason, cores_missing=missing)
     if fine and sure:
         chosen = _longest(calibration, chosen, target)
+    because = _because(chosen, today, target, sure)
+    if sure and calibration.is_beyond(chosen.rows_per_batch, BEYOND):
+        sure = False
+        because += (
+            f" It is not sure: micro-batches of {chosen.rows_per_batch:,.0f} rows are larger than those recorded, whose "
+            "durations are assumed to go on as a straight line."
+        )
     return replace(
         answer,
         chosen=chosen,
-        reason=_because(chosen, today, target, sure),
+        sure=sure,
+        reason=because,
         max_rate=_holds_until(calibration, chosen.setting, target) if calibration.is_identified else None,
     )
 
@@ -330,9 +371,22 @@ def _chosen(calibration: Calibration, tried: list[Prediction], target: Target) -
         if full.band(target.name, SURE)[1] <= target.seconds:
             return full, True
     if not meeting:
-        return None, False
+        return _possible(calibration, tried, target), False
     best = min(meeting, key=lambda one: float(getattr(one, target.name)))
     return calibration.predict(best.setting), False
+
+
+def _possible(calibration: Calibration, tried: list[Prediction], target: Target) -> Prediction | None:
+    """Of the settings of the least latencies, none of which is expected to meet the target, the one that is likeliest to by its
+    band; None where none may.
+    """
+    likeliest, chance = None, 0.0
+    for one in sorted(tried, key=lambda one: float(getattr(one, target.name)))[:FEW]:
+        full = calibration.predict(one.setting)
+        share = float(np.mean(full.replicates[target.name] <= target.seconds))
+        if share >= max(POSSIBLE, chance + 1e-9):
+            likeliest, chance = full, share
+    return likeliest
 
 
 def _because(chosen: Prediction, today: Prediction | None, target: Target, sure: bool) -> str:
@@ -352,7 +406,7 @@ def _missing(calibration: Calibration, base: Setting, tried: list[Prediction], t
     rate, limit = float(base.rate or 0.0), calibration.throughput_limit(base)
     best = min((float(getattr(prediction, target.name)) for prediction in tried), default=math.inf)
     if rate >= limit:
-        reason = f"{rate:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} (predicted)"
+        reason = _too_many(calibration, base)
     else:
         reason = f"the best that a trigger can reach is a {target.name} of {best:.2f} s (predicted)"
     for times in (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64):
@@ -363,12 +417,19 @@ def _missing(calibration: Calibration, base: Setting, tried: list[Prediction], t
                 "is divided among them (assumed).",
                 float(times),
             )
+    if not calibration.is_identified:
+        return f"No trigger meets the target: {reason}. Whether more cores would is not known: {UNIDENTIFIED}", None
     fixed = sum(query.durations.fixed for query in calibration.queries)
     return (
         f"No trigger meets the target: {reason}. More cores would not either: a micro-batch costs {fixed:.2f} s whatever its "
         "rows.",
         None,
     )
+
+
+def _too_many(calibration: Calibration, base: Setting) -> str:
+    rate, limit = float(base.rate or 0.0), calibration.throughput_limit(base)
+    return f"{rounded(rate)} rows arrive per second and the query keeps up with {rounded(limit)} (predicted)"
 
 
 def _holds_until(calibration: Calibration, setting: Setting, target: Target) -> float | None:

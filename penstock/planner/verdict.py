@@ -391,12 +391,12 @@ def _slow_sink(seen: _Evidence) -> Verdict | None:
     fixed = seen.durations.fixed if seen.durations.identified else None
     least = float(np.quantile(phases.get("addBatch", [0.0]), 0.05))
     if adding > 1.5 and adding > 5 * own and least > 0.6 * adding and (fixed is None or fixed > 0.6 * adding):
-        return Verdict(
-            "slow sink",
-            f"each micro-batch of {seen.query.name} spends {adding:.1f} s in addBatch, nearly the same whatever its rows, and "
-            f"{own:.1f} s in all else: a sink that takes long to commit, or another cost per batch there.",
-            confident=fixed is not None,
-        )
+        spends = f"each micro-batch of {seen.query.name} spends {adding:.1f} s in addBatch and {own:.1f} s in all else"
+        if fixed is None:
+            unknown = "all have about as many rows, so that a sink which takes long to commit is not told from what rows cost."
+            return Verdict("slow sink", f"{spends}; {unknown}", confident=False)
+        because = "nearly the same whatever its rows: a sink that takes long to commit, or another cost per batch there."
+        return Verdict("slow sink", f"{spends}, {because}")
     return None
 
 

@@ -24,6 +24,7 @@ def series(rows, durations):
         keys=np.full_like(rows, np.nan),
         whole=np.ones(len(rows), dtype=bool),
         outstanding=np.full_like(rows, np.nan),
+        gated=np.ones(len(rows), dtype=bool),
         empty=np.full_like(rows, np.nan),
         again=np.full_like(rows, np.nan),
         since=np.full_like(rows, np.nan),

@@ -251,7 +251,7 @@ def test_memory_is_bounded_however_long_the_recording_is(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("late", [0.0, 0.05, 0.4])
-@pytest.mark.parametrize("phase", [0.0, 0.37])
+@pytest.mark.parametrize("phase", [0.0, 0.3712])
 @pytest.mark.parametrize("trigger", [0.7, 2.5, 7.0, 100.0, 240.0, 86_400.0])
 def test_any_trigger_is_told_from_starts_that_are_late_on_any_grid(tmp_path, trigger, phase, late):
     random, began = np.random.default_rng(5), 1_790_000_000 // trigger * trigger
@@ -323,6 +323,7 @@ def made_series(rows, *, lasting, every, outstanding=np.nan):
         keys=zeros,
         whole=np.ones(len(rows), dtype=bool),
         outstanding=zeros + outstanding,
+        gated=np.ones(len(rows), dtype=bool),
         empty=zeros + np.nan,
         again=zeros + np.nan,
         since=zeros + np.nan,

@@ -99,9 +99,9 @@ def test_a_target_that_no_trigger_meets_says_what_would(observation):
     assert answer.chosen is None
     assert "a micro-batch costs" in answer.reason
     crowded = tune(observation, Target("p95", 2.0), Setting(rate=14_000))
-    assert crowded.feasible is False
+    assert crowded.feasible is None  # by the cost per row that one recording tells, it may keep up
     assert "14,000 rows arrive per second and the query keeps up with" in crowded.reason
-    assert crowded.cores_missing
+    assert "which is more" in crowded.reason
 
 
 def test_what_if_the_rate_doubles(observation):
