@@ -277,13 +277,18 @@ class _Recording:
         queries: dict[str, list[Record]] = {}
         names: dict[str, str] = {}
         called: dict[str, str] = {}  # name by identifier
+        together = _together(found.records)
         for record in found.records:
             if not record.sources:  # idle: only its identifier is known
                 if record.query in called:
                     queries[called[record.query]].append(record)
                 continue
             kind = record.name or record.query or " ".join(source.description for source in record.sources)
-            called[record.query] = names.setdefault(kind, record.name or record.query[:8] or "query")
+            if kind in together:  # two queries of one name, which ran at the same time
+                kind, usual = record.query, f"{record.name}-{record.query[:8]}"
+            else:
+                usual = record.name or record.query[:8] or "query"
+            called[record.query] = names.setdefault(kind, usual)
             queries.setdefault(called[record.query], []).append(record)
         recording = cls(found, queries)
         if is_run(path):
@@ -435,7 +440,8 @@ class _Recording:
 
     def notes(self, names: Iterable[str]) -> list[Note]:
         """Notes on what is cut off, implausible, left out or missing in the recording, and on restarts."""
-        path, notes = self.found.path, []
+        path = self.found.path
+        notes = [Note("torn", f"A file of {path} is left out: {text}") for text in self.found.unread]
         if self.found.torn:
             notes.append(Note("torn", f"{self.found.torn} lines of {path} are cut off or no progress, and are left out."))
         if self.found.odd:
@@ -464,6 +470,17 @@ class _Recording:
             if missing:
                 notes.append(Note("missing", f"The progress of {missing} micro-batches of {name} is missing in {path}."))
         return notes
+
+
+def _together(records: Iterable[Record]) -> set[str]:
+    """The names that several queries had at one time, by their identifiers; one after the other they are one query."""
+    spans: dict[str, dict[str, tuple[float, float]]] = {}
+    for record in records:
+        if record.name and record.query and record.sources:
+            of_name = spans.setdefault(record.name, {})
+            first, last = of_name.get(record.query, (record.started, record.started))
+            of_name[record.query] = min(first, record.started), max(last, record.started)
+    return {name for name, of_name in spans.items() if any(b[0] < a[1] for a, b in pairwise(sorted(of_name.values())))}
 
 
 def _chosen(recordings: Sequence[_Recording], query: str | None) -> list[str]:

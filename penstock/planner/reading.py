@@ -1,5 +1,6 @@
 """Reads query progress from a run's directory, a listener's lines, `recentProgress`, logs, or a Spark event log."""
 
+import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.errors import SourceError
-from penstock.planner.forms import STANDARD_INPUT, Objects, files_of, is_progress, lines_of
+from penstock.planner.forms import Objects
+from penstock.planner.lines import STANDARD_INPUT, files_of, lines_of
+from penstock.planner.transport import is_progress, texts_in
 from penstock.runs.record import Record, idle_of, record_of
 from penstock.storage import journal
 from penstock.storage.place import is_local
@@ -27,6 +30,8 @@ TOLD_EACH = 1000
 """Lines between two calls that report how far a recording has been read."""
 MOST = 100_000
 """The most progress records that are modelled, the last ones, so that memory is bounded for long recordings."""
+LARGEST_EXPORT = 256 << 20
+"""The most bytes of a file that is read as one object."""
 FAR_S = 366 * 86400.0
 """A progress record so far from the others in time was made with a wrong clock."""
 OF_STREAMS = {"batchTime", "inputSize", "processingTime"}
@@ -54,6 +59,7 @@ class Found:
     Parameters
     ----------
     records: progress records in the order of the file.
+    unread: sentences on files of a directory that are left out.
     torn: number of objects that are cut off, or look like progress and are not.
     odd: number of progress records that are left out because their times or durations are impossible.
     earlier: number of progress records that are left out because there are too many.
@@ -62,6 +68,7 @@ class Found:
 
     path: Path
     records: list[Record] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     torn: int = 0
     odd: int = 0
     earlier: int = 0
@@ -91,6 +98,8 @@ def find(path: Path, progress: Progress | None = None) -> Found:
             if entry_progress is not None:
                 found.earlier += len(last) == MOST
                 last.append(msgspec.json.encode(entry_progress))
+    except SourceError:
+        raise
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror or error}): {WANTED}.") from error
     if streams and not last:
@@ -100,6 +109,11 @@ def find(path: Path, progress: Progress | None = None) -> Found:
         )
     found.records = _plausible(map(msgspec.json.decode, last), found)
     if not any(record.sources for record in found.records):
+        if found.odd:
+            raise SourceError(
+                f"{path} holds {found.odd} progress records, of none of which the timestamp, the durations and the sources can "
+                f"be read: {WANTED}, as Spark writes it."
+            )
         reason = f"holds {found.torn} lines, none of which is" if found.torn else "holds no"
         raise SourceError(f"{path} {reason} progress of a streaming query: {WANTED}.")
     return found
@@ -112,9 +126,33 @@ def _entries(path: Path, found: Found, progress: Progress | None) -> Iterator[An
     else:
         files = [path] if str(path) in STANDARD_INPUT else files_of(path)
         size = 0 if str(path) in STANDARD_INPUT or progress is None else sum(file.stat().st_size for file in files)
-        lines = chain.from_iterable(map(lines_of, files))
-        yield from objects.of(lines if progress is None else _counted(lines, size, progress))
+        lines = lines_of(files[0]) if len(files) == 1 else chain.from_iterable(_readable(file, found) for file in files)
+        some = False
+        for each in objects.of(lines if progress is None else _counted(lines, size, progress)):
+            some = some or is_progress(each)
+            yield each
+        if not some and str(path) not in STANDARD_INPUT:
+            yield from chain.from_iterable(map(_exported, files))
     found.torn += objects.torn
+
+
+def _readable(file: Path, found: Found) -> Iterator[str]:
+    """The lines of one of several files; none if it is no text, which is noted."""
+    try:
+        yield from lines_of(file)
+    except SourceError as error:
+        found.unread.append(str(error))
+
+
+def _exported(file: Path) -> Iterator[Any]:
+    """The objects in a file that is one object of JSON, as services export logs: the text is a line in each entry of a list."""
+    if file.stat().st_size > LARGEST_EXPORT:
+        return
+    try:
+        value = json.loads("".join(lines_of(file)))
+    except (ValueError, RecursionError, SourceError):
+        return
+    yield from Objects().of(texts_in(value))
 
 
 def _counted(lines: Iterable[str], size: int, progress: Progress) -> Iterator[str]:

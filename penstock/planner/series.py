@@ -108,11 +108,14 @@ class Series:
 
     @property
     def span(self) -> float:
-        """Seconds from the first start to the last end, without those after which progress is missing."""
+        """Seconds from the first start to the last end. Where progress is missing behind a micro-batch, those until the next
+        start are reckoned from its duration, as they are in proportion elsewhere: the others had unknown micro-batches.
+        """
         if not len(self):
             return 0.0
-        known = np.where(self.whole[1:], np.diff(self.started), self.durations[:-1])
-        return float(known.sum() + self.durations[-1])
+        gaps, lasting, known = np.diff(self.started), self.durations[:-1], self.whole[1:]
+        busy = float(lasting[known].sum() / gaps[known].sum()) if known.any() else 1.0
+        return float(np.where(known, gaps, lasting / max(busy, 1e-9)).sum() + self.durations[-1])
 
     @property
     def busy(self) -> float:

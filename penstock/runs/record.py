@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -79,7 +79,7 @@ class Record:
     @property
     def ran(self) -> bool:
         """Whether there was a micro-batch: Spark also reports now and then while a query is idle."""
-        return "addBatch" in self.phases
+        return "addBatch" in self.phases or self.taken > 0
 
     @property
     def taken(self) -> int:
@@ -100,6 +100,8 @@ class Record:
     @property
     def closing(self) -> float:
         """Seconds from the end of the sink's work: the commit, and the time that no phase accounts for."""
+        if "addBatch" not in self.phases:
+            return 0.0
         open_ended = self.duration - sum(value for name, value in self.phases.items() if name != "triggerExecution")
         return max(0.0, self.phases.get("commitOffsets", 0.0) + max(0.0, open_ended))
 
@@ -112,15 +114,19 @@ def record_of(progress: Mapping[str, Any]) -> Record | None:
             phases["triggerExecution"] = float(progress["batchDuration"]) / 1e3
         operators = progress.get("stateOperators") or ()
         updated = [int(operator.get("numRowsUpdated", 0)) for operator in operators]
+        sources = tuple(map(_source, progress["sources"]))
+        rows = _whole(progress.get("numInputRows")) or sum(source.rows for source in sources)
+        if rows > 0 and not any(source.taken for source in sources) and all(source.end is None for source in sources):
+            sources = (replace(sources[0], rows=rows), *sources[1:])  # Spark counted the rows of all sources alone
         return Record(
             query=str(progress.get("id", "")),
             run=str(progress.get("runId", "")),
-            name=progress.get("name"),
+            name=None if progress.get("name") is None else str(progress["name"]),
             number=int(progress["batchId"]),
-            started=datetime.fromisoformat(str(progress["timestamp"]).replace("Z", "+00:00")).timestamp(),
+            started=_moment(progress["timestamp"]),
             phases=phases,
-            rows=int(progress.get("numInputRows") or sum(_rows(source) for source in progress["sources"])),
-            sources=tuple(_source(source) for source in progress["sources"]),
+            rows=rows,
+            sources=sources,
             keys=max(updated) if updated else None,
             state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in operators),
             late=sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators),
@@ -128,8 +134,15 @@ def record_of(progress: Mapping[str, Any]) -> Record | None:
             collected=_collected(progress.get("executors")),
             delivered=dict(progress.get("delivered") or {}),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
         return None
+
+
+def _moment(timestamp: Any) -> float:
+    """Seconds since the epoch of a time as text, or as milliseconds since the epoch, which some exports make of it."""
+    if isinstance(timestamp, int | float):
+        return float(timestamp) / 1e3
+    return datetime.fromisoformat(str(timestamp).replace("Z", "+00:00")).timestamp()
 
 
 def _collected(executors: Mapping[str, Any] | None) -> tuple[float, float] | None:
@@ -139,11 +152,11 @@ def _collected(executors: Mapping[str, Any] | None) -> tuple[float, float] | Non
 def idle_of(event: Mapping[str, Any]) -> Record | None:
     """Make a record, with number -1, of Spark's event that a query is idle; None if it is not such an event."""
     try:
-        started = datetime.fromisoformat(str(event["timestamp"]).replace("Z", "+00:00")).timestamp()
+        started = _moment(event["timestamp"])
         return Record(
             str(event["id"]), str(event["runId"]), None, -1, started, {"triggerExecution": 0.0}, 0, (), None, 0, 0, None
         )
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return None
 
 
@@ -151,18 +164,27 @@ OUTSTANDING = ("numFilesOutstanding", "numBytesOutstanding")
 """Metrics in which sources of tables, and of files in stores, report how much waits."""
 
 
-def _rows(source: Mapping[str, Any]) -> int:
-    return max(0, int(source.get("numInputRows") or 0))  # -1 where Spark does not know
+def _whole(count: Any) -> int:
+    return max(0, int(float(count or 0)))  # -1 where Spark does not know, and some exports make texts of numbers
 
 
 def _source(source: Mapping[str, Any]) -> SourceRecord:
     start, end, latest = (positions_of(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
     if start is None and end is not None:
         start = {} if source.get("startOffset") is None else None
-    metrics = source.get("metrics") or {}
-    outstanding = next((metrics[name] for name in OUTSTANDING if name in metrics), None)
     description = str(source.get("description", ""))
-    return SourceRecord(description, _rows(source), start, end, latest, None if outstanding is None else float(outstanding))
+    return SourceRecord(
+        description, _whole(source.get("numInputRows")), start, end, latest, _outstanding(source.get("metrics"))
+    )
+
+
+def _outstanding(metrics: Any) -> float | None:
+    """What a source's metrics say of files or bytes that wait; None where they do not, or say no number."""
+    named = [metrics[name] for name in OUTSTANDING if name in metrics] if isinstance(metrics, dict) else []
+    try:
+        return float(named[0]) if named else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _difference(later: Positions, earlier: Positions) -> int:

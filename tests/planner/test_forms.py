@@ -1,6 +1,7 @@
 """The forms in which people have progress: each is read as the same, or refused with a sentence that names the cause."""
 
 import gzip
+import html
 import io
 import json
 import math
@@ -71,6 +72,40 @@ FORMS = {
     "pipeline's event log": "\n".join(map(platform, TOLD)),
     "details as a text": "\n".join(json.dumps({"details": json.dumps({"stream_progress": {"progress": one}})}) for one in TOLD),
     "Spark 2, without numbers": "\n".join(map(json.dumps, SPARK_2)),
+    "driver's log with brackets first": "\n".join(f"[2026-11-27] [INFO] {LOG4J}{text}" for text in pretty(TOLD)),
+    "driver's log, with others' lines within": "\n".join(
+        (LOG4J + text).replace('  "durationMs"', '26/11/27 WARN Y: is behind {it} by "3\n  "durationMs"')
+        for text in pretty(TOLD)
+    ),
+    "an array, a line each": "[\n" + ",\n".join(map(json.dumps, TOLD)) + "\n]",
+    "an array of texts": json.dumps(list(map(json.dumps, TOLD)), indent=1),
+    "two on a line": "\n".join(json.dumps(a) + json.dumps(b) for a, b in zip(TOLD[::2], TOLD[1::2], strict=True)),
+    "a pod's log": "\n".join(
+        f"2026-11-27T10:00:01.123456789Z stdout F {line}" for text in pretty(TOLD) for line in (LOG4J + text).splitlines()
+    ),
+    "a pod's log, in parts": "\n".join(
+        f"2026-11-27T10:00:01.123Z stdout P {line[:300]}\n2026-11-27T10:00:01.123Z stdout F {line[300:]}"
+        for line in (LOG4J + json.dumps(one) for one in TOLD)
+    ),
+    "a container's log, in parts": "\n".join(
+        json.dumps({"log": part})
+        for line in (LOG4J + json.dumps(one) + "\n" for one in TOLD)
+        for part in ("begin\n", line[:300], line[300:600], line[600:])
+    ),
+    "Docker Compose": "\n".join(f"spark-1  | {line}" for text in pretty(TOLD) for line in (LOG4J + text).splitlines()),
+    "journald": "\n".join(
+        f"Nov 27 10:00:01 host spark[71]: {line}" for text in pretty(TOLD) for line in (LOG4J + text).splitlines()
+    ),
+    "coloured": "\n".join(f"\x1b[32mINFO\x1b[0m {LOG4J}{json.dumps(one)}" for one in TOLD),
+    "a column of CSV": "\n".join('3,"' + json.dumps(one).replace('"', '""') + '"' for one in TOLD),
+    "a string in a string": "\n".join('data="' + json.dumps(one).replace('"', '\\"') + '"' for one in TOLD),
+    "HTML": "\n".join(html.escape(json.dumps(one)) for one in TOLD),
+    "a notebook": json.dumps({"outputs": [{"text": [f"{one!r}\n" for one in TOLD]}]}, indent=1),
+    "a service's export, in one object": json.dumps(
+        {"events": [{"message": line} for text in pretty(TOLD) for line in (LOG4J + text).splitlines()]}, indent=1
+    ),
+    "a service's export of events": json.dumps({"events": [json.loads(platform(one)) for one in TOLD]}, indent=1),
+    "behind an opened brace": "see { below\nand [\n" + LINES,
     "with UTF-8's mark": "\ufeff" + LINES,
     "Windows' lines": LINES.replace("\n", "\r\n"),
 }
@@ -128,11 +163,101 @@ def test_what_cannot_be_read_is_refused_with_its_cause(tmp_path, content, said):
         observe(tmp_path / "recording")
 
 
-def test_a_line_that_is_cut_off_takes_no_other_with_it():
-    told = [*map(json.dumps, TOLD[:3]), json.dumps(TOLD[3])[:200], *map(json.dumps, TOLD[4:6])]
+SPELT = {
+    "JSON": json.dumps,
+    "pretty JSON": lambda one: json.dumps(one, indent=2),
+    "repr": repr,
+    "pprint": pprint.pformat,
+    "a log's line": lambda one: LOG4J + json.dumps(one),
+    "a log's lines": lambda one: LOG4J + json.dumps(one, indent=2),
+    "a structured log": lambda one: in_a_log(LOG4J + json.dumps(one)),
+}
+
+
+@pytest.mark.parametrize("spelt", SPELT)
+@given(cut=st.floats(0.05, 0.95), first=st.integers(0, 3))
+def test_an_object_that_is_cut_off_takes_no_other_with_it(spelt, cut, first):
+    texts = list(map(SPELT[spelt], TOLD[:6]))
+    texts[first] = texts[first][: int(cut * len(texts[first]))]
     objects = Objects()
-    assert [one["batchId"] for one in objects.of(told)] == [0, 1, 2, 4, 5]
-    assert objects.torn == 1
+    numbers = [one["batchId"] for one in objects.of("\n".join(texts).splitlines()) if "batchId" in one]
+    assert numbers == [number for number in range(6) if number != first]
+    assert objects.torn <= 1
+
+
+def test_files_of_a_directory_are_read_in_the_order_of_their_age(tmp_path):
+    """A progress that one rotated log ends with goes on in the next; what is no text, hidden or in a folder stops nothing."""
+    lines = "\n".join(LOG4J + one for one in pretty(TOLD)).splitlines(keepends=True)
+    parts = ["".join(part) for part in (lines[:1010], lines[1010:2500], lines[2500:])]
+    for name, part in zip(("driver.log", "driver.log.1", "driver.log.2"), reversed(parts), strict=True):
+        (tmp_path / name).write_text(part)
+    (tmp_path / "driver.jar").write_bytes(b"PK\x03\x04 and more")
+    (tmp_path / "._SUCCESS.crc").write_bytes(b"\0\0")
+    seen = observe(tmp_path)
+    assert len(seen.queries[0].records) == len(TOLD)
+    assert [note.text for note in seen.notes if "zip archive" in note.text]
+    (tmp_path / "older").mkdir()
+    for name in ("driver.log", "driver.log.1", "driver.log.2"):
+        (tmp_path / name).rename(tmp_path / "older" / name)
+    assert len(observe(tmp_path).queries[0].records) == len(TOLD)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_texts_of_windows_are_read(tmp_path, encoding):
+    mark = b"" if encoding == "utf-16" else b"\xfe\xff"
+    (tmp_path / "recording").write_bytes(mark + LINES.encode(encoding))
+    assert len(find(tmp_path / "recording").records) == len(TOLD)
+
+
+ODD = {
+    "rows counted in all": lambda one: {**one, "sources": [{"description": "files"}]},
+    "rows not known by source": lambda one: {**one, "sources": [{"description": "files", "numInputRows": -1}]},
+    "numbers as texts": lambda one: {**one, "numInputRows": f"{one['numInputRows']}.0", "batchId": str(one["batchId"])},
+    "milliseconds since 1970": lambda one: {
+        **one,
+        "timestamp": int(datetime.fromisoformat(one["timestamp"].replace("Z", "+00:00")).timestamp() * 1e3),
+    },
+    "a name that is none": lambda one: {**one, "name": {"a": 1}},
+    "one duration": lambda one: {**one, "durationMs": {"triggerExecution": one["durationMs"]["triggerExecution"]}},
+    "metrics that are none": lambda one: {**one, "sources": [{**one["sources"][0], "metrics": {"numFilesOutstanding": "x"}}]},
+}
+
+
+@pytest.mark.parametrize("how", ODD)
+def test_progress_with_oddities_is_read(tmp_path, how):
+    seen = observe(written(tmp_path / "recording", list(map(ODD[how], TOLD))))
+    assert sum(series.rows.sum() for series in seen.queries[0].cold) == sum(one["numInputRows"] for one in TOLD)
+    assert seen.queries[0].setting.trigger == 1.0
+
+
+def test_progress_without_times_is_refused_for_that(tmp_path):
+    told = [{name: value for name, value in one.items() if name != "timestamp"} for one in TOLD]
+    with pytest.raises(SourceError, match=f"holds {len(TOLD)} progress records, of none of which the timestamp"):
+        observe(written(tmp_path / "recording", told))
+
+
+def test_queries_of_one_name_at_one_time_are_two(tmp_path):
+    others = [{**one, "id": "another", "runId": "other"} for one in TOLD]
+    path = written(tmp_path / "recording", [one for pair in zip(TOLD, others, strict=True) for one in pair])
+    with pytest.raises(ConfigurationError, match=r"2 queries \(query-.*, query-another\)"):
+        observe(path)
+    assert len(observe(path, query="query-another").queries[0].records) == len(TOLD)
+
+
+@pytest.mark.parametrize("kept", [0.7, 0.4])
+def test_missing_progress_hides_no_saturation(tmp_path, kept):
+    told, _ = progress(seed=1, trigger=0.0, rate=12_000, per_row=1e-4, seconds=600)
+    random = np.random.default_rng(1)
+    path = written(tmp_path / "recording", [one for one in told if random.random() < kept])
+    assert verdicts(observe(path))[0].kind == "saturated"
+    assert not tune(observe(path), Target("p95", 10.0)).feasible
+
+
+def test_missing_progress_makes_no_trigger_longer(tmp_path):
+    told, _ = progress(seed=1, trigger=2.0, seconds=900)
+    seen = observe(written(tmp_path / "recording", [one for one in told if one["batchId"] % 3]))
+    assert seen.queries[0].setting.trigger == 2.0
+    assert seen.queries[0].series[0].busy == pytest.approx(0.25, abs=0.03)
 
 
 @given(st.lists(st.text(max_size=60), max_size=20))
