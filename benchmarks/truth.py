@@ -81,6 +81,17 @@ def dripping(every: float, late: float = 0.2) -> Arrivals:
     return times
 
 
+def jobs(every: float, share: float, lasting: float = 0.8) -> Arrivals:
+    """Rows that come evenly, but for a share of them, which jobs send within a moment each so many seconds."""
+
+    def times(random: Random, rate: float, seconds: float) -> Real:
+        begun = np.arange(random.random() * every, seconds, every)
+        sent = random.random((len(begun), max(1, round(share * rate * every)))) * lasting
+        return np.sort(np.concatenate([poisson(random, (1 - share) * rate, seconds), (begun[:, None] + sent).ravel()]))
+
+    return times
+
+
 def level(rate_at: Callable[[Real, Random], Real]) -> Arrivals:
     """Poisson rows at a rate that changes: relative to the mean, by the time in seconds."""
 
@@ -359,6 +370,51 @@ def processes() -> list[Process]:
             (Setting(10, 20), Setting(1, 20)),
             arrivals=dripping(60),
             seconds=7200,
+        ),
+        *(
+            Process(
+                f"a row each {every} s, at 0 s",
+                (Setting(0, 1 / every),),
+                (Setting(0, 1 / every), Setting(10, 1 / every)),
+                seconds=240.0 * every,
+            )
+            for every in (5, 20, 60)
+        ),
+        Process("a row each 90 s, at 5 s", (Setting(5, 1 / 90),), (Setting(5, 1 / 90), Setting(0, 1 / 90)), seconds=4 * 3600),
+        Process(
+            "20 rows now and then, at 0 s", (Setting(0, 1),), (Setting(0, 1), Setting(5, 1)), arrivals=landing(20), seconds=3600
+        ),
+        Process(
+            "300 rows now and then, at 10 s",
+            (Setting(10, 10),),
+            (Setting(10, 10), Setting(2, 10)),
+            arrivals=landing(300),
+            seconds=7200,
+        ),
+        Process(
+            "a job each minute, at 10 s",
+            (Setting(10, 40),),
+            (Setting(10, 40), Setting(2, 40), Setting(30, 40)),
+            arrivals=jobs(60, 0.87),
+            per_row=1e-3,
+            seconds=3000,
+        ),
+        Process(
+            "a load each half hour, at 10 s",
+            (Setting(10, 31),),
+            (Setting(10, 31), Setting(2, 31), Setting(60, 31)),
+            arrivals=jobs(1800, 0.35, 5.0),
+            per_row=5e-4,
+            seconds=3 * 3600,
+        ),
+        Process(
+            "a pause of 30 s, seldom",
+            (Setting(5, 50),),
+            (Setting(5, 50), Setting(1, 50)),
+            pause_every=-160,
+            pause=30.0,
+            per_row=3e-3,
+            seconds=2400,
         ),
         Process(
             "a wave of an hour",

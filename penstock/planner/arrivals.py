@@ -113,7 +113,7 @@ class ArrivalModel:
     @property
     def steady(self) -> bool:
         """Whether pieces of rows that land at once do so at even distances."""
-        return _period(self.widths, self.counts) is not None
+        return _period(self.widths, _landings(self.counts) if self.spikes is None else self.spikes) is not None
 
     @property
     def scv(self) -> float:
@@ -219,14 +219,14 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
         kind = "recorded"
     if fine and kind == "recorded":
         widths, counts = fine[-1]
-    spikes = _spikes(widths, counts)
+    finest = min(series, key=lambda pair: float(pair[0].mean()))
+    burst, even, spikes = local_dispersion(*finest), _are_even(*finest), _spikes(widths, counts)
     if moments is not None and changed is None:
         kind, (widths, counts), spikes = "recorded", moments, None
+        burst = 1.0  # the pieces are what comes at once
     elif spikes is not None:
         kind = "recorded"
-    finest = min(series, key=lambda pair: float(pair[0].mean()))
-    even = _are_even(*finest)
-    return ArrivalModel(rate, error, widths, counts, dispersion, kind, local_dispersion(*finest), even, changed, spikes)
+    return ArrivalModel(rate, error, widths, counts, dispersion, kind, burst, even, changed, spikes)
 
 
 def _spikes(widths: Real, counts: Real) -> NDArray[np.bool_] | None:
@@ -255,7 +255,7 @@ def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -
     if not shown:
         return None
     widths, counts = min(shown, key=lambda pair: float(pair[0][pair[1] > 0].sum() / pair[0].sum()))
-    period = _period(widths, counts)
+    period = _period(widths, _landings(counts))
     if period is None or _landings(counts).sum() < LANDING * (counts > 0).sum():
         return widths, counts
     # A piece that came while a micro-batch ran, so that no trigger found nothing before it, has landed at once, too. All are
@@ -280,9 +280,9 @@ def _landings(counts: Real) -> NDArray[np.bool_]:
     return np.asarray((counts > 0) & (np.roll(counts, 1) == 0))
 
 
-def _period(widths: Real, counts: Real) -> float | None:
-    """The seconds from one piece of rows that land at once to the next; None if they are not even."""
-    landed = np.cumsum(widths)[_landings(counts)]
+def _period(widths: Real, landing: NDArray[np.bool_]) -> float | None:
+    """The seconds from one piece of rows that land at once to the next, by the windows they are in; None if not even."""
+    landed = np.cumsum(widths)[landing]
     gaps = np.diff(landed)
     if len(gaps) < 3:
         return None
