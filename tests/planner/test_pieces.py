@@ -17,7 +17,7 @@ def moments(apart, seconds=HOUR):
 def loads(each, rows, base, seconds):
     """A steady rate, and now and then many rows within a second."""
     steady = np.sort(RANDOM.random(int(base * seconds)) * seconds)
-    return np.sort(np.concatenate([steady, *(at + RANDOM.random(rows) for at in np.arange(each / 2, seconds, each))]))
+    return np.sort(np.concatenate([steady, *(at + RANDOM.random(rows) for at in np.arange(each / 2 + 3.7, seconds, each))]))
 
 
 PIECES = {
