@@ -271,7 +271,8 @@ def _fit(rows: Real, durations: Real, knee: float) -> Real:
     weights = 1 / durations
     coefficients = np.zeros(matrix.shape[1])
     for _ in range(6):
-        coefficients = lsq_linear(matrix / scale * weights[:, None], durations * weights, bounds=(0, np.inf)).x / scale
+        with np.errstate(invalid="ignore"):  # its steps to a bound of infinity may be 0 times it
+            coefficients = lsq_linear(matrix / scale * weights[:, None], durations * weights, bounds=(0, np.inf)).x / scale
         fitted = np.maximum(matrix @ coefficients, 1e-9)
         relative = durations / fitted - 1
         spread = max(1.4826 * float(np.median(np.abs(relative - np.median(relative)))), 1e-6)
