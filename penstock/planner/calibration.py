@@ -363,6 +363,11 @@ class Calibration:
                 f"The rate changed once in the recording, from {rounded(self.arrivals.changed)} to "
                 f"{rounded(self.arrivals.rate)} rows/s: the last one is taken to stay."
             )
+        if self.arrivals.spikes is not None:
+            texts.append(
+                f"In {int(self.arrivals.spikes.sum())} windows between two looks at the source far more rows came than around "
+                "them, as a job or a load sends them: whether at once is not recorded, and half of the runs assume it."
+            )
         if self.queries[-1].observed.latency_kind == "derived":
             texts.append("Rows are assumed to arrive evenly between two successive looks at the source.")
         rate = float(whole.rate or 0.0)
