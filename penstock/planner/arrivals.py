@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from penstock.planner.change import level_change, local_dispersion
-from penstock.planner.series import MAD
+from penstock.planner.series import MAD, POLL_S
 from penstock.planner.setting import Arrivals
 from penstock.queueing.distribution import with_scv
 
@@ -27,9 +27,18 @@ SIGNIFICANT, EVEN, MOMENTS = 4.0, 1.25, 5.0
 """Standard errors from which a correlation of successive windows counts; largest third cumulant, relative to the second, of
 bursts that are about equal; and the factor by which the dispersion grows, if rows come in a few moments, when windows are
 split where a trigger found nothing."""
+STRETCHES = 2.5
+"""Standard errors beyond which windows with rows follow each other by no chance."""
 STEADY, LANDING, MISSING = 0.1, 0.6, 0.05
 """How far gaps between regular pieces are from multiples of their median, over that; the least share of windows with rows
 before which a trigger found nothing, where rows come in pieces; how far their number may be off from one in each period."""
+INEXACT_S = 0.2
+"""How far the edge of a window may be from when its rows were fixed; what varies more is of the arrivals."""
+EVENLY = 0.3
+"""Over eight windows, the rows of pieces at even distances have at most this share of the dispersion of those at random."""
+WHOLE, DISTINCT, LARGE = 0.12, 0.1, 30
+"""Counts are multiples of a piece if this is their mean distance from one, over the piece; each of two multiples has this share
+of the windows; and a piece has so many rows, as those of Poisson arrivals then do not differ as much."""
 BRIEF = 0.1
 """The greatest share of the time of windows with rows, where rows come in pieces."""
 SPIKE, SPIKE_TIMES, SPIKE_ROWS = 8.0, 3.0, 0.02
@@ -97,6 +106,7 @@ class ArrivalModel:
     changed: the rate before its only change, the windows of which are ignored; None where the rate did not change.
     spikes: which windows have far more rows than those around them, as where a load or a cron job sends its rows; None if there
         are none. A recording does not show whether such rows come at once, so half of the flows assume it.
+    clumped: share of the flows in which rows come in bursts, where a recording does not show whether they do.
     """
 
     rate: float
@@ -109,6 +119,7 @@ class ArrivalModel:
     even: bool = False
     changed: float | None = None
     spikes: NDArray[np.bool_] | None = None
+    clumped: float = 1.0
 
     @property
     def steady(self) -> bool:
@@ -164,7 +175,8 @@ class ArrivalModel:
         within = random.random() if self.steady else random.random(int(landing.sum()))
         times[lands] = begins[lands] + np.repeat(within * widths[landing], 2)
         split[lands] = np.where(number[lands] == 0, 0.0, 2 * split[lands])
-        rows = self.burst * random.poisson(split / self.burst).astype(float)
+        burst = self.burst if random.random() < self.clumped else 1.0
+        rows = burst * random.poisson(split / burst).astype(float)
         after = times > begun
         return _accumulated(times[after] - begun, rows[after])
 
@@ -215,18 +227,24 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     spread = max(values[-1], 0.0) if values else 1.0
     error = math.sqrt(max(spread, 1e-9) * rate / float(widths.sum()))
     kind = _kind(values, uncorrected, excess)
+    clumped = 1.0
     if kind == "bursty" and any(_correlated(*pair) for pair in series):
         kind = "recorded"
+    elif kind == "bursty" and any(_in_stretches(*pair) for pair in fine):
+        kind, clumped = "recorded", 0.5
     if fine and kind == "recorded":
         widths, counts = fine[-1]
     finest = min(series, key=lambda pair: float(pair[0].mean()))
-    burst, even, spikes = local_dispersion(*finest), _are_even(*finest), _spikes(widths, counts)
+    even, spikes = _are_even(*finest), _spikes(widths, counts)
+    burst = local_dispersion(*finest)
+    if moments is None and (piece := _multiple(*finest)) is not None:
+        moments = _evenly(piece, rate, float(widths.sum()))
     if moments is not None and changed is None:
         kind, (widths, counts), spikes = "recorded", moments, None
         burst = 1.0  # the pieces are what comes at once
     elif spikes is not None:
         kind = "recorded"
-    return ArrivalModel(rate, error, widths, counts, dispersion, kind, burst, even, changed, spikes)
+    return ArrivalModel(rate, error, widths, counts, dispersion, kind, burst, even, changed, spikes, clumped)
 
 
 def _spikes(widths: Real, counts: Real) -> NDArray[np.bool_] | None:
@@ -266,6 +284,33 @@ def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -
     pieces = np.full(number, min(float(np.median(widths[_landings(counts)])), period / 2))
     apart = np.stack([period - pieces, pieces], axis=1).ravel()
     return apart, np.stack([np.zeros(len(pieces)), counts[counts > 0]], axis=1).ravel()
+
+
+def _multiple(widths: Real, counts: Real) -> float | None:
+    """The rows of a piece where windows have one, two or more of them, and their number hardly varies over several windows, as
+    where a job sends as much each so many seconds; None where they do not.
+    """
+    some = counts[counts > 0]
+    if len(some) < 12:
+        return None
+    piece = float(np.median(some[some < 1.5 * some.min()]))
+    turns = np.round(some / piece)
+    shares = np.unique(turns, return_counts=True)[1] / len(some)
+    off = float(np.mean(np.abs(some / piece - turns)))
+    wide = _grouped((widths, counts), 8)
+    even = len(wide[0]) > 1 and _scatter(wide) < EVENLY * piece
+    return (
+        piece
+        if off < WHOLE and np.sort(shares)[-2:].min() >= DISTINCT and len(shares) > 1 and piece >= LARGE and even
+        else None
+    )
+
+
+def _evenly(piece: float, rate: float, seconds: float) -> tuple[Real, Real]:
+    """Windows with a piece each, at even distances."""
+    number, apart = max(4, round(seconds * rate / piece)), piece / rate
+    short = min(POLL_S, apart / 2)
+    return np.tile([apart - short, short], number), np.tile([0.0, piece], number)
 
 
 def _in_pieces(widths: Real, counts: Real) -> bool:
@@ -313,6 +358,15 @@ def _correlated(widths: Real, counts: Real) -> bool:
     return variance > 0 and float(np.mean(rates[1:] * rates[:-1])) / variance > SIGNIFICANT / math.sqrt(len(rates))
 
 
+def _in_stretches(widths: Real, counts: Real) -> bool:
+    """Whether windows with rows follow each other more often than chance has it, as where rows come for a while."""
+    some = counts > 0
+    share = float(widths[some].sum() / widths.sum())
+    number, follow = int(some[:-1].sum()), int((some[:-1] & some[1:]).sum())
+    chance = math.sqrt(number * share * (1 - share))
+    return chance > 0 and (follow - number * share) / chance > STRETCHES
+
+
 def _are_even(widths: Real, counts: Real) -> bool:
     """Whether bursts have about one size: then the third cumulant over the second is that size, else half as much again."""
     off = counts - widths * counts.sum() / widths.sum()
@@ -327,7 +381,9 @@ def _jitter(widths: Real, counts: Real, rate: float) -> float:
     Such rows are missing in one window and too many in the next, which makes successive windows negatively correlated.
     """
     residuals = counts - rate * widths
-    return max(0.0, -float(np.mean(residuals[:-1] * residuals[1:]))) if len(residuals) > 8 else 0.0
+    if len(residuals) <= 8:
+        return 0.0
+    return float(np.clip(-np.mean(residuals[:-1] * residuals[1:]), 0.0, (rate * INEXACT_S) ** 2))
 
 
 def _kind(dispersion: Sequence[float], uncorrected: Sequence[float], excess: bool) -> Kind:

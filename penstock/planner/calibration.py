@@ -221,7 +221,10 @@ class Calibration:
                 continue
             uncertain = replace(whole, rate=max(1e-9, rate * (1 + random.normal(0.0, self._rate_error(whole)))))
             cycle = self.cycle(whole, drawn)
-            run = summary(self._simulated(uncertain, drawn, window, cycle, random).latencies)
+            latencies = self._simulated(uncertain, drawn, window, cycle, random).latencies
+            if not len(latencies):  # a run without a row, of a source that has none for long
+                continue
+            run = summary(latencies)
             error = math.exp(random.normal(0.0, MODEL_ERROR))
             for name in LATENCIES:
                 values[name].append(run[name] * error)

@@ -30,6 +30,8 @@ PAYS = 0.9
 """A knee must bring the error on held-back recordings below this share of the error without it."""
 SPREAD_OF_ROWS = 1.3
 """The largest batches must have this multiple of the rows of the smallest, or else ``per_row`` cannot be identified."""
+AT_BOUND = 0.01
+"""A part of a duration below this share of it is at its bound of zero."""
 LARGE, LEAST_LARGE = 3.0, 20
 """Three micro-batches with this multiple of the rows of most others tell ``per_row``, too, among so many."""
 RUN_TO_RUN = 0.09
@@ -199,6 +201,8 @@ def durations_of(series: Sequence[Series], random: np.random.Generator, draws: i
     if identified:
         chosen = _fit(rows, durations, knee)
         resampled = np.array([_drawn(series, random, knee) for _ in range(draws)])
+        if min(chosen[0], chosen[1] * most) < AT_BOUND * float(np.median(durations)):
+            chosen = resampled[:, :3].mean(axis=0)  # recordings at several speeds may fit best where all is the rows', or none
     else:
         chosen, resampled = _unidentified(series, draws)
     seen = _beside(series, knee, chosen, identified)

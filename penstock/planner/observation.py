@@ -357,7 +357,8 @@ class _Recording:
         trigger = None if self.start is None else self.start.trigger
         inferred = trigger is None
         if inferred and warm:
-            trigger = warm[-1].trigger()
+            judged = [series.trigger() for series in warm if len(series) >= LEAST_WARM] or [warm[-1].trigger()]
+            trigger = judged[-1]
         gate: dict[str, Any] = {}
         if not self.upstream.get(name):
             if self.manifest is not None and any(map(is_gated, self.manifest.sources.values())):

@@ -24,6 +24,8 @@ IDLE_S, LOOKS_S = 10.0, 0.1
 HELD, VARIES, PIECES = 0.9, 0.01, 0.5
 """Where a gate holds rows back, the smallest micro-batch has this share of the median rows, and the coefficient of variation
 of the gaps exceeds that of the rows by this much, and is not above the last of these."""
+GATED = (0.3, 4.0)
+"""The least and the most dispersion of arrivals with which a gate is believed."""
 NO_GATE = ("FileStreamSource", "DeltaSource", "CloudFilesSource", "RateStream", "Iceberg", "Kinesis")
 """Beginnings of the descriptions of sources that cannot be told to hold rows back until there are more."""
 SHORTEST_S, POLL_S = 1e-3, 0.01
@@ -202,8 +204,9 @@ class Series:
             return False
         rows, gaps = self.rows, np.diff(self.started)
         varies = float(gaps.std() / gaps.mean())
-        # Gaps that vary like those of single rows are of pieces that come at once, whose size is that of a micro-batch.
-        if not self.gated.all() or rows.min() <= 1 or varies > PIECES:
+        # Gaps that vary far more, or less, than those until so many rows have come are of pieces, not of a gate.
+        usual = GATED[0] < varies**2 * float(rows.mean()) < GATED[1]
+        if not self.gated.all() or rows.min() <= 1 or varies > PIECES or not usual:
             return False
         beyond = varies - float(rows.std() / rows.mean())
         return bool(rows.min() >= HELD * np.median(rows) and beyond > VARIES and self.busy < HURRIED)

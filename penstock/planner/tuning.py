@@ -113,6 +113,7 @@ class Tuning:
     cores_missing: multiple of today's parallel speed at which the target could be met; None where it can be, or never.
     tried: predictions without bands for each trigger that was tried.
     besides: what else would make micro-batches shorter, in a sentence; mostly empty.
+    doubted: whether the model does not reproduce what the recorded setting does.
     latency_kind: ``"measured"`` or ``"derived"``: how today's latency is known. latency_of: the kind in words, with counts.
     """
 
@@ -130,6 +131,7 @@ class Tuning:
     besides: str = ""
     latency_kind: str = "measured"
     latency_of: str = ""
+    doubted: bool = False
 
     @property
     def chance(self) -> float | None:
@@ -148,7 +150,7 @@ class Tuning:
             return f"{goal} cannot be met by a trigger."
         if self.sure or self.chance is None:
             return f"{goal} can be met."
-        if self.chance >= ALWAYS:
+        if self.doubted or self.chance >= ALWAYS:
             return f"{goal} may be met."
         return f"{goal} may be met ({10 * self.chance:.0f} in 10)."
 
@@ -270,15 +272,16 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
             reason="The query did not keep up in the recording (see what limits it), so how it does when it keeps up is not "
             "known: record it at a lower rate, or ask for one with --what-if rate=R.",
         )
-    if answer.sure and (doubt := _contradiction(answer, measured, what_if)) is not None:
-        answer = replace(answer, sure=False, reason=f"{answer.reason} {doubt}")
+    if (doubt := _contradiction(answer, measured, what_if)) is not None:
+        feasible = answer.feasible or None  # what a model that misses today's figure denies may be
+        answer = replace(answer, feasible=feasible, sure=False, doubted=True, reason=f"{answer.reason} {doubt}")
     return replace(answer, measured=measured, verdicts=limits, besides=besides, latency_kind=kind, latency_of=words)
 
 
 def _contradiction(answer: Tuning, measured: dict[str, float], what_if: Setting | None) -> str | None:
     """Why the choice is not sure: today's setting is predicted to do other than it does; None where it is not."""
     name = answer.target.name
-    if answer.today is None or what_if is not None or name not in measured:
+    if answer.today is None or (what_if or Setting()) != Setting() or name not in measured:
         return None
     low, high = answer.today.band(name, WIDEST)
     if low / CONTRADICTS <= measured[name] <= high * CONTRADICTS:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.app.display import rounded
 from penstock.planner.durations import DurationModel, durations_of
 from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
 from penstock.planner.reading import Task
@@ -33,6 +34,10 @@ WAITS, WAITS_S = 5.0, 3.0
 """A trigger is too long if it exceeds this multiple of a micro-batch's duration, and this many seconds."""
 SWAMPED, SWAMPED_BY = 3, 0.1
 """If so many successive micro-batches are each larger and longer, by this share, than the one before, the query is swamped."""
+VAST_ROWS, AT_CAPACITY = 1e9, 0.93
+"""Rows of a micro-batch whose fixed part is negligible; the share of what a query keeps up with above which it has no time."""
+SLOWING = 0.25
+"""Micro-batches that last longer by this share of the median, for their rows, slow down."""
 SHORT_S = 0.5
 """Micro-batches that follow each other at once and are shorter than this are mostly overhead."""
 OVERHEAD_SHARE = 0.8
@@ -239,6 +244,35 @@ def _saturated(seen: _Evidence) -> Verdict | None:
             f"{rows.change:.0%} of its median during the recording: the query does not keep up, and latency grows.",
         )
     return None
+
+
+def _at_capacity(seen: _Evidence) -> Verdict | None:
+    """Micro-batches follow each other, and hardly more rows could be taken than come."""
+    series, model = seen.series, seen.durations
+    if series.busy < 0.95 or not model.identified:
+        return None
+    rate = float(series.rows.sum()) / max(series.span, 1e-9)
+    limit = VAST_ROWS / model.sustained(VAST_ROWS)
+    if rate < AT_CAPACITY * limit:
+        return None
+    return Verdict(
+        "at capacity",
+        f"{rounded(rate)} rows arrive per second at {seen.query.name}, which keeps up with some {rounded(limit)}: it has no "
+        "time left, and with a little more its latency grows without end.",
+        confident=False,
+    )
+
+
+def _slowing(seen: _Evidence) -> Verdict | None:
+    """Micro-batches last ever longer for their rows."""
+    trend = trend_of(seen.series.admitted, seen.ratios)
+    if not trend.grows(SLOWING) or _growing_state(seen) is not None:  # which says it, too
+        return None
+    return Verdict(
+        "slowing",
+        f"micro-batches of {seen.query.name} last {trend.change:.0%} longer for their rows at the end than at the beginning: "
+        "state, a cache or files that grow; what holds today will not hold for long.",
+    )
 
 
 def _rising(seen: _Evidence) -> Verdict | None:
@@ -452,8 +486,10 @@ _RULES: tuple[Callable[[_Evidence], Verdict | None], ...] = (
     _skewed,
     _throttled,
     _saturated,
+    _at_capacity,
     _rising,
     _growing_state,
+    _slowing,
     _pauses,
     _slow_sink,
     _overrun,
@@ -465,8 +501,10 @@ _ORDER = (
     "saturated",
     "working off",
     "source throttled",
+    "at capacity",
     "rate rising",
     "state growing",
+    "slowing",
     "slow sink",
     "garbage collection",
     "trigger too short",

@@ -50,12 +50,14 @@ def uncommitted(broker, uri):
 
 
 def interrupted(monkeypatch, after):
-    """Make the next transaction end, after some messages, as if the driver had died there."""
+    """Make the next transaction with messages end, after some of them, as if the driver had died there."""
     send = Transactions._send
 
     def dies(self, producer, messages):
-        send(self, producer, list(messages)[:after])
-        raise KeyboardInterrupt
+        some = list(messages)
+        send(self, producer, some[:after])
+        if some:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(Transactions, "_send", dies)
 

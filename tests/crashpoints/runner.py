@@ -271,10 +271,12 @@ def _taken_over(place: Place, workload: Workload, start: Start) -> tuple[bool, s
 
 HARMLESS = re.compile(
     r"runs/run/(spark\.log|elements\.log|.*\.lock)|.*/\.staging(/.*)?|.*/\.[^/]*\.(tmp|draft)|.*-(shm|wal)|"
-    r"lake/.*\.(parquet|avro|metadata\.json)|out/part-.*\.parquet|runs/run/checkpoint(-\w+)?/[\w@]+/commits/\d+"
+    r"lake/.*\.(parquet|avro|metadata\.json)|out/part-.*\.parquet|runs/run/checkpoint(-\w+)?/[\w@]+/commits/\d+|"
+    r"runs/run/checkpoint(-\w+)?/[\w@]+/rows-of-files-\d+\.jsonl"
 )
 """Files that a driver that wakes may write: its log, locks, its drafts, what it stages, which the next start removes, what no
-version of a table names, and Spark's commit of a micro-batch, which `agree` compares with the ledger.
+version of a table names, Spark's commit of a micro-batch, which `agree` compares with the ledger, and how many rows a file
+has, which any driver counts alike.
 """
 DATABASE = b"SQLite format 3"
 

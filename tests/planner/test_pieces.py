@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from planner.queries import progress, written
 
-from penstock.planner import Setting, Target, calibrate, observe, tune
+from penstock.planner import Setting, Target, calibrate, observe, tune, verdicts
 
 RANDOM = np.random.default_rng(3)
 HOUR = 3600.0
@@ -98,3 +98,73 @@ def test_few_pauses_may_be_more(tmp_path):
     often = [pauses.drawn(RANDOM).often for _ in range(200)]
     assert min(often) < 0.4
     assert max(often) > 3
+
+
+def stretches(apart, lasting, rate, seconds):
+    """Rows that come for a while, at random moments."""
+    return np.sort(np.concatenate([at + RANDOM.random(int(rate * lasting)) * lasting for at in moments(apart, seconds)]))
+
+
+def test_rows_that_come_for_a_while_are_no_burst_at_once(tmp_path):
+    births = stretches(300.0, 60.0, 50, 2 * HOUR)
+    told, _ = progress(trigger=10.0, births=births, fixed=0.5, per_row=1e-3, seconds=2 * HOUR)
+    answer = tune(observe(written(tmp_path / "a", told)), Target("p95", 2.0))
+    _, latencies = progress(trigger=1.0, births=births, fixed=0.5, per_row=1e-3, seconds=2 * HOUR)
+    assert np.quantile(latencies, 0.95) < 2.0
+    assert answer.feasible
+
+
+def test_pieces_are_seen_through_a_longer_trigger(tmp_path):
+    """Micro-batches have one piece or two, in turn: at a short trigger none takes less than a piece takes."""
+    births = np.sort(np.concatenate([at + RANDOM.random(1000) * 0.2 for at in np.arange(3.3, 2 * HOUR, 20)]))
+    told, _ = progress(trigger=30.0, births=births, fixed=0.5, per_row=4e-3, seconds=2 * HOUR)
+    answer = tune(observe(written(tmp_path / "a", told)), Target("p95", 3.0))
+    assert answer.feasible is False
+    found = calibrate(observe(tmp_path / "a")).predict(Setting(trigger=1.0))
+    _, latencies = progress(trigger=1.0, births=births, fixed=0.5, per_row=4e-3, seconds=2 * HOUR)
+    assert found.p95 == pytest.approx(float(np.quantile(latencies, 0.95)), rel=0.15)
+
+
+def test_an_answer_that_misses_what_was_recorded_is_not_sure(tmp_path, monkeypatch):
+    told, _ = progress(trigger=10.0, births=loads(600.0, 20_000, 20, 2 * HOUR), fixed=0.5, per_row=5e-4, seconds=2 * HOUR)
+    observation = observe(written(tmp_path / "a", told))
+    target = Target("p95", 40.0)
+    assert tune(observation, target).headline == "A p95 of 40 s can be met."
+    monkeypatch.setattr(type(observation.queries[0]), "latency", lambda self: {"mean": 90.0, "p95": 99.0})
+    for what_if in (None, Setting()):
+        answer = tune(observation, target, what_if)
+        assert answer.headline == "A p95 of 40 s may be met."
+        assert "the p95 of the recorded setting is 99.00 s" in answer.reason
+    assert tune(observation, Target("p95", 0.1)).feasible is None
+
+
+def test_a_short_start_leaves_the_trigger_as_it_was(tmp_path):
+    told, _ = progress(trigger=10.0, rate=60, seconds=1200)
+    again, _ = progress(trigger=10.0, rate=60, seconds=20, first=len(told), run="again")
+    again = [{**one, "timestamp": one["timestamp"].replace("2025-06-15", "2025-06-16")} for one in again]
+    assert observe(written(tmp_path / "a", told + again)).queries[0].setting.trigger == 10.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("at capacity", {"trigger": 5.0, "rate": 100, "fixed": 0.5, "per_row": 9.3e-3, "noise": 0.1, "seconds": 3600}),
+        ("slowing", {"trigger": 5.0, "rate": lambda at: 100 * (1 + 0.3 * np.sin(at / 40)), "fixed": 0.5, "per_row": 5e-3}),
+    ],
+)
+def test_what_grows_or_is_near_its_end_is_said(tmp_path, kind, options):
+    told, _ = progress(**{"seconds": 1800, **options})
+    if kind == "slowing":
+        for number, one in enumerate(told):
+            for phase in ("addBatch", "triggerExecution"):
+                one["durationMs"][phase] = round(one["durationMs"][phase] * (1 + 0.8 * number / len(told)))
+    assert kind in [verdict.kind for verdict in verdicts(observe(written(tmp_path / "a", told)))]
+
+
+def test_recordings_at_two_speeds_leave_a_micro_batch_some_cost(tmp_path):
+    """The slower recording has the longer trigger, so that the line through both begins below zero."""
+    paths = []
+    for name, trigger, slower in (("a", 5.0, 1.0), ("b", 15.0, 1.15)):
+        told, _ = progress(trigger=trigger, rate=100, fixed=0.5 * slower, per_row=2e-3 * slower, seconds=900, run=name)
+        paths.append(written(tmp_path / name, told))
+    assert 0.1 < calibrate(observe(*paths)).queries[0].durations.fixed < 1.0

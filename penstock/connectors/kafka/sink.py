@@ -36,6 +36,7 @@ from penstock.runtime.codec import Codec
 from penstock.runtime.output import BORN, ROOT, SinkFiles, StagedFile, divided
 from penstock.schemas.schema import FORMATS
 from penstock.storage import durable
+from penstock.storage.alone import alone
 from penstock.storage.tables import batches_in
 
 AROUND = 2_000
@@ -161,7 +162,15 @@ class TopicSink(BoundSink):
                 "same name: put that back, or start afresh with --fresh."
             )
         ends = self._topic.ends(**UNCOMMITTED)
-        durable.write(self._noted(group), json.dumps({"batch": batch, "ends": ends, "topic": topic}))
+        with alone(self._noted(group)):
+            now = self._note(group)
+            followed = now is not None and now.get("run") == self._run and now["batch"] > batch
+            if now != note or followed:  # a driver that was paused would hide what the one that followed it is sending
+                raise SinkError(
+                    f"Sink {self.files.name}: another driver has sent to {self.uri} meanwhile, so this one sends nothing more. "
+                    "Nothing is lost: the other goes on."
+                )
+            durable.write(self._noted(group), json.dumps({"batch": batch, "ends": ends, "topic": topic, "run": self._run}))
 
     def _since(self, note: dict[str, Any], prefix: str) -> tuple[set[str], bool]:
         """Return the ids with a prefix among the messages since a note, and whether there are any messages since.
