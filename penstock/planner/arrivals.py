@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from penstock.planner.change import level_change, local_dispersion
-from penstock.planner.series import MAD, POLL_S
+from penstock.planner.pieces import grouped, in_moments, in_stretches, in_turn, landings, period_of, spikes_of
 from penstock.planner.setting import Arrivals
 from penstock.queueing.distribution import with_scv
 
@@ -23,27 +23,11 @@ SCALES = (1, 2, 4, 8, 16, 32)
 REGULAR, BURSTY, GROWING = 0.3, 1.5, 2.5
 """Dispersions below which arrivals are regular, and above which they come in bursts; and the growth of the dispersion with the
 scale from which on it is the rate that changes."""
-SIGNIFICANT, EVEN, MOMENTS = 4.0, 1.25, 5.0
-"""Standard errors from which a correlation of successive windows counts; largest third cumulant, relative to the second, of
-bursts that are about equal; and the factor by which the dispersion grows, if rows come in a few moments, when windows are
-split where a trigger found nothing."""
-STRETCHES = 2.5
-"""Standard errors beyond which windows with rows follow each other by no chance."""
-STEADY, LANDING, MISSING = 0.1, 0.6, 0.05
-"""How far gaps between regular pieces are from multiples of their median, over that; the least share of windows with rows
-before which a trigger found nothing, where rows come in pieces; how far their number may be off from one in each period."""
+SIGNIFICANT, EVEN = 4.0, 1.25
+"""Standard errors from which a correlation of successive windows counts; and the largest third cumulant, relative to the
+second, of bursts that are about equal."""
 INEXACT_S = 0.2
 """How far the edge of a window may be from when its rows were fixed; what varies more is of the arrivals."""
-EVENLY = 0.3
-"""Over eight windows, the rows of pieces at even distances have at most this share of the dispersion of those at random."""
-WHOLE, DISTINCT, LARGE = 0.12, 0.1, 30
-"""Counts are multiples of a piece if this is their mean distance from one, over the piece; each of two multiples has this share
-of the windows; and a piece has so many rows, as those of Poisson arrivals then do not differ as much."""
-BRIEF = 0.1
-"""The greatest share of the time of windows with rows, where rows come in pieces."""
-SPIKE, SPIKE_TIMES, SPIKE_ROWS = 8.0, 3.0, 0.02
-"""A spike is a window with so many robust standard deviations more rows than others of its width, and this multiple of them;
-it matters if this share of all rows come in spikes."""
 MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 
@@ -124,7 +108,7 @@ class ArrivalModel:
     @property
     def steady(self) -> bool:
         """Whether pieces of rows that land at once do so at even distances."""
-        return _period(self.widths, _landings(self.counts) if self.spikes is None else self.spikes) is not None
+        return period_of(self.widths, landings(self.counts) if self.spikes is None else self.spikes) is not None
 
     @property
     def scv(self) -> float:
@@ -159,7 +143,7 @@ class ArrivalModel:
         first = min(first, len(self.widths) - 1)
         order = np.arange(first, first + len(self.widths)) % len(self.widths)
         widths, counts = self.widths[order], self.counts[order] * rate * self.widths.sum() / self.counts.sum()
-        landing = _landings(counts)
+        landing = landings(counts)
         if self.spikes is not None and random.random() < 0.5:
             landing |= self.spikes[order]
         begun = random.random() * float(widths[0])  # triggers lie on a grid, and rows that come in pieces at any phase of it
@@ -189,7 +173,7 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     windows: of each series, the seconds and rows between admissions. parted: these, split where a trigger found nothing.
     """
     windows = list(windows)
-    moments = _in_moments([pair for pair in zip(windows, parted, strict=False) if len(pair[0][0])])
+    moments = in_moments([pair for pair in zip(windows, parted, strict=False) if len(pair[0][0])])
     series = [(widths, counts) for widths, counts in windows if len(widths)]
     if sum(len(widths) for widths, _ in series) < 2:
         return None
@@ -208,7 +192,7 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     means = [pair[1].sum() / pair[0].sum() for pair in series]
     jitters = [_jitter(*pair, mean) for pair, mean in zip(series, means, strict=True)]
     for scale in SCALES:
-        groups = [_grouped(pair, scale) for pair in series]
+        groups = [grouped(pair, scale) for pair in series]
         wide = np.concatenate([group[0] for group in groups])
         if len(wide) < max(6, len(series) + 1):
             break
@@ -230,123 +214,20 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     clumped = 1.0
     if kind == "bursty" and any(_correlated(*pair) for pair in series):
         kind = "recorded"
-    elif kind == "bursty" and any(_in_stretches(*pair) for pair in fine):
+    elif kind == "bursty" and any(in_stretches(*pair) for pair in fine):
         kind, clumped = "recorded", 0.5
     if fine and kind == "recorded":
         widths, counts = fine[-1]
     finest = min(series, key=lambda pair: float(pair[0].mean()))
-    even, spikes = _are_even(*finest), _spikes(widths, counts)
+    even, spikes = _are_even(*finest), spikes_of(widths, counts)
     burst = local_dispersion(*finest)
-    if moments is None and (piece := _multiple(*finest)) is not None:
-        moments = _evenly(piece, rate, float(widths.sum()))
+    moments = moments or in_turn(*finest, rate)
     if moments is not None and changed is None:
         kind, (widths, counts), spikes = "recorded", moments, None
         burst = 1.0  # the pieces are what comes at once
     elif spikes is not None:
         kind = "recorded"
     return ArrivalModel(rate, error, widths, counts, dispersion, kind, burst, even, changed, spikes, clumped)
-
-
-def _spikes(widths: Real, counts: Real) -> NDArray[np.bool_] | None:
-    """Which windows have far more rows than all around them; None if few rows come in such windows."""
-    expected = widths * float(np.median(counts / widths))
-    more = counts - expected
-    spread = np.maximum(MAD * float(np.median(np.abs(more - np.median(more)))), np.sqrt(np.maximum(expected, 1.0)))
-    high = (more > SPIKE * spread) & (counts > SPIKE_TIMES * expected)
-    spikes = high & ~np.append(high[1:], False) & ~np.append(False, high[:-1])  # a rate that stays high is no spike
-    return spikes if counts[spikes].sum() > SPIKE_ROWS * counts.sum() else None
-
-
-def _in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) -> tuple[Real, Real] | None:
-    """Return the windows of the recording that shows best that rows come in a few moments, as those of a file do.
-
-    Returns None if no recording shows it. A query without a trigger interval shows it best: it looks for rows every `POLL_S`,
-    so the window before rows that have just come is empty, and that with them is short. Rows that come at one moment are called
-    a piece below. Pieces at even distances are returned as such.
-
-    Parameters
-    ----------
-    series: of each recording, the widths (seconds) and rows of its windows; and the same, where a window that ends at a trigger
-        without rows is a window of its own.
-    """
-    shown = [split for whole, split in series if _scatter(split) > MOMENTS * max(_scatter(whole), 1.0) or _in_pieces(*split)]
-    if not shown:
-        return None
-    widths, counts = min(shown, key=lambda pair: float(pair[0][pair[1] > 0].sum() / pair[0].sum()))
-    period = _period(widths, _landings(counts))
-    if period is None or _landings(counts).sum() < LANDING * (counts > 0).sum():
-        return widths, counts
-    # A piece that came while a micro-batch ran, so that no trigger found nothing before it, has landed at once, too. All are
-    # exactly a period apart, so that they keep their phase to a grid of triggers, whichever it is.
-    number = int((counts > 0).sum())
-    if abs(number * period - widths.sum()) > MISSING * widths.sum():
-        return widths, counts  # some are left out, or two came together
-    pieces = np.full(number, min(float(np.median(widths[_landings(counts)])), period / 2))
-    apart = np.stack([period - pieces, pieces], axis=1).ravel()
-    return apart, np.stack([np.zeros(len(pieces)), counts[counts > 0]], axis=1).ravel()
-
-
-def _multiple(widths: Real, counts: Real) -> float | None:
-    """The rows of a piece where windows have one, two or more of them, and their number hardly varies over several windows, as
-    where a job sends as much each so many seconds; None where they do not.
-    """
-    some = counts[counts > 0]
-    if len(some) < 12:
-        return None
-    piece = float(np.median(some[some < 1.5 * some.min()]))
-    turns = np.round(some / piece)
-    shares = np.unique(turns, return_counts=True)[1] / len(some)
-    off = float(np.mean(np.abs(some / piece - turns)))
-    wide = _grouped((widths, counts), 8)
-    even = len(wide[0]) > 1 and _scatter(wide) < EVENLY * piece
-    return (
-        piece
-        if off < WHOLE and np.sort(shares)[-2:].min() >= DISTINCT and len(shares) > 1 and piece >= LARGE and even
-        else None
-    )
-
-
-def _evenly(piece: float, rate: float, seconds: float) -> tuple[Real, Real]:
-    """Windows with a piece each, at even distances."""
-    number, apart = max(4, round(seconds * rate / piece)), piece / rate
-    short = min(POLL_S, apart / 2)
-    return np.tile([apart - short, short], number), np.tile([0.0, piece], number)
-
-
-def _in_pieces(widths: Real, counts: Real) -> bool:
-    """Whether nearly all the time has no rows, and most windows with rows, all of them short, have several."""
-    some = counts > 0
-    short = float(widths[some].sum()) < BRIEF * float(widths.sum())
-    return short and float(np.median(counts[some])) >= 2 and bool(_landings(counts).sum() >= LANDING * some.sum())
-
-
-def _landings(counts: Real) -> NDArray[np.bool_]:
-    """Which windows have rows after a window without any."""
-    return np.asarray((counts > 0) & (np.roll(counts, 1) == 0))
-
-
-def _period(widths: Real, landing: NDArray[np.bool_]) -> float | None:
-    """The seconds from one piece of rows that land at once to the next, by the windows they are in; None if not even."""
-    landed = np.cumsum(widths)[landing]
-    gaps = np.diff(landed)
-    if len(gaps) < 3:
-        return None
-    turns = np.round(gaps / np.median(gaps))
-    if float(np.quantile(np.abs(gaps / np.median(gaps) - turns), 0.9)) > STEADY:
-        return None
-    slope, _ = np.polyfit(np.cumsum(np.append(0.0, turns)), landed, 1)
-    return float(slope)
-
-
-def _scatter(pair: tuple[Real, Real]) -> float:
-    """Return the ratio of variance to mean of the rows of windows of any widths; about 1 for Poisson arrivals.
-
-    The pair has the widths and rows of windows. The ratio is up to 3 for windows that are split before each arrival, as their
-    bounds depend on the arrivals.
-    """
-    widths, counts = pair
-    expected = widths * counts.sum() / widths.sum()
-    return float(((counts - expected) ** 2).sum() / max(expected.sum(), 1e-9))
 
 
 def _correlated(widths: Real, counts: Real) -> bool:
@@ -356,15 +237,6 @@ def _correlated(widths: Real, counts: Real) -> bool:
     rates = (counts - widths * counts.sum() / widths.sum()) / np.sqrt(widths)
     variance = float(np.mean(rates**2))
     return variance > 0 and float(np.mean(rates[1:] * rates[:-1])) / variance > SIGNIFICANT / math.sqrt(len(rates))
-
-
-def _in_stretches(widths: Real, counts: Real) -> bool:
-    """Whether windows with rows follow each other more often than chance has it, as where rows come for a while."""
-    some = counts > 0
-    share = float(widths[some].sum() / widths.sum())
-    number, follow = int(some[:-1].sum()), int((some[:-1] & some[1:]).sum())
-    chance = math.sqrt(number * share * (1 - share))
-    return chance > 0 and (follow - number * share) / chance > STRETCHES
 
 
 def _are_even(widths: Real, counts: Real) -> bool:
@@ -393,12 +265,6 @@ def _kind(dispersion: Sequence[float], uncorrected: Sequence[float], excess: boo
     if not excess or max(dispersion) < BURSTY:
         return "poisson"  # or not enough beyond it to matter
     return "bursty" if max(dispersion) < GROWING * max(dispersion[0], 1.0) else "recorded"
-
-
-def _grouped(pair: tuple[Real, Real], scale: int) -> tuple[Real, Real]:
-    count = len(pair[0]) // scale
-    widths, counts = (values[: count * scale].reshape(count, scale).sum(axis=1) for values in pair)
-    return widths, counts
 
 
 def _starts(pieces: NDArray[Any]) -> NDArray[Any]:
