@@ -229,7 +229,8 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
     Examples
     --------
     >>> from penstock.planner import Target, observe
-    >>> tune(observe("examples/recordings/digests-1.jsonl"), Target("p95", 5.0)).headline
+    >>> recorded = [f"examples/recordings/digests-{number}.jsonl" for number in (1, 2)]
+    >>> tune(observe(*recorded), Target("p95", 5.0)).headline
     'A p95 of 5 s can be met.'
     """
     if target.name not in TARGETS or not target.seconds > 0:

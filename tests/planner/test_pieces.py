@@ -34,7 +34,11 @@ PIECES = {
 }
 
 
-@pytest.mark.parametrize("name", PIECES)
+SOON = ("a row each 20 s", "a file a minute, at 10 s")
+"""Those that are tried before each commit."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SOON else pytest.mark.slow) for name in PIECES])
 def test_the_recorded_setting_is_predicted_and_derived_as_it_was(tmp_path, name):
     options, _ = PIECES[name]
     told, latencies = progress(fixed=0.5, per_row=5e-4, seed=1, **options)
@@ -105,6 +109,7 @@ def stretches(apart, lasting, rate, seconds):
     return np.sort(np.concatenate([at + RANDOM.random(int(rate * lasting)) * lasting for at in moments(apart, seconds)]))
 
 
+@pytest.mark.slow
 def test_rows_that_come_for_a_while_are_no_burst_at_once(tmp_path):
     births = stretches(300.0, 60.0, 50, 2 * HOUR)
     told, _ = progress(trigger=10.0, births=births, fixed=0.5, per_row=1e-3, seconds=2 * HOUR)

@@ -166,6 +166,7 @@ def test_a_sound_application_passes_in_a_test():
     assert not proof.drawn
 
 
+@pytest.mark.slow
 def test_a_faulty_one_fails_with_what_was_found():
     with pytest.raises(AssertionError, match="(?s)effect: element Everything.*randomness: element Everything"):
         prove(app, runs=20)

@@ -51,6 +51,7 @@ def test_no_setting_of_a_fine_grid_is_cheaper(timer, load, transfer_rate, cost):
                 assert best.cost <= solve(server).cost(1, cost) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_large_optima_are_found_to_the_last_job():
     server, cost = StreamServer(0.9, 1, 1, 0, timer="always"), 40_000.0
     best = optimize(server, 1, cost)
