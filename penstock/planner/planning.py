@@ -92,7 +92,7 @@ def make_plan(
     else:
         tuning = _fewest(calibration, goal, what_if) if fewest_cores else choose(calibration, goal, what_if, fine=True)
         if tuning.chosen is None:
-            raise ConfigurationError(f"A {goal.name} of {goal.seconds:g} s cannot be met. {tuning.reason}")
+            raise ConfigurationError(f"{tuning.headline} {tuning.reason}")
         chosen, today, tried, reason, holds_to = (tuning.chosen, tuning.today, tuning.tried, tuning.reason, tuning.max_rate)
     plan = plan_of(
         observation, chosen, goal, because=reason, holds_to=holds_to, fixes_cores=fewest_cores, recordings=recordings

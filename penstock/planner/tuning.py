@@ -1,7 +1,7 @@
 """Tuning: which options to set for a latency target, what limits the query, and what the choice is expected to do and cost."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -267,6 +267,9 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
             reason=f"The recording shows rows as they are taken, not as they arrive; it cannot judge a setting: {stuck.text}",
         )
     answer = choose(calibration, target, what_if)
+    if answer.feasible is False and (likeliest := _possible(calibration, answer.tried, target)) is not None:
+        because = _because(likeliest, answer.today, target, False)
+        answer = replace(answer, feasible=True, chosen=likeliest, reason=because, cores_missing=None)
     if answer.feasible and any(verdict.kind == "saturated" for verdict in limits) and (what_if is None or what_if.rate is None):
         return replace(
             unknown,
@@ -375,12 +378,12 @@ def _chosen(calibration: Calibration, tried: list[Prediction], target: Target) -
         if full.band(target.name, SURE)[1] <= target.seconds:
             return full, True
     if not meeting:
-        return _possible(calibration, tried, target), False
+        return None, False
     best = min(meeting, key=lambda one: float(getattr(one, target.name)))
     return calibration.predict(best.setting), False
 
 
-def _possible(calibration: Calibration, tried: list[Prediction], target: Target) -> Prediction | None:
+def _possible(calibration: Calibration, tried: Sequence[Prediction], target: Target) -> Prediction | None:
     """Of the settings of the least latencies, none of which is expected to meet the target, the one that is likeliest to by its
     band; None where none may.
     """

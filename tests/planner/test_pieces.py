@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from planner.queries import progress, written
 
-from penstock.planner import Setting, Target, calibrate, observe, tune, verdicts
+from penstock.errors import ConfigurationError
+from penstock.planner import Setting, Target, calibrate, make_plan, observe, tune, verdicts
 
 RANDOM = np.random.default_rng(3)
 HOUR = 3600.0
@@ -74,6 +75,8 @@ def test_what_a_band_allows_is_not_denied(tmp_path):
     assert answer.chosen.p95 > 2.5
     assert "may be met" in answer.headline
     assert "More cores" not in answer.reason
+    with pytest.raises(ConfigurationError, match=r"cannot be met"):  # a plan is made for what is expected to keep the bound
+        make_plan(observe(tmp_path / "a"), Target("p95", 2.5))
 
 
 def test_what_is_far_beyond_the_recording_is_not_sure(tmp_path):
