@@ -21,7 +21,7 @@ NO_TEXT = {b"PK\x03\x04": "a zip archive: unpack it", b"PAR1": "Parquet: write i
 """What cannot be read, by the first bytes of a file, and what to do."""
 
 _ROLLING = re.compile(r"events_(\d+)_")
-_ROTATED = re.compile(r"\.(\d{1,4})(?:\.\w{1,4})?$")
+_ROTATED = re.compile(r"\.(\d{1,3})(?:\.[a-z]\w{0,3})?$")
 
 
 def files_of(path: Path) -> list[Path]:
@@ -40,19 +40,25 @@ def files_of(path: Path) -> list[Path]:
     parts = [part for part in path.rglob("*") if part.is_file() and not _is_hidden(part.relative_to(path))]
     if not parts:
         raise SourceError(f"{path} is a directory without a file.")
-    return sorted(parts, key=_age)
+    rotated = {part.with_name(part.name[: match.start()]) for part in parts if (match := _ROTATED.search(part.name))}
+    return sorted(parts, key=lambda part: _age(part, part in rotated))
 
 
 def _is_hidden(path: Path) -> bool:
     return any(name.startswith((".", "_")) for name in path.parts)
 
 
-def _age(path: Path) -> tuple[str, float, int, str]:
-    """What orders files by age: rolling event logs by their number, rotated logs by theirs, downwards, and others by time."""
+def _age(path: Path, newest: bool) -> tuple[str, float, int, str]:
+    """What orders files by age: rolling event logs by their number, rotated logs by theirs, downwards, and others by time.
+
+    Parameters
+    ----------
+    newest: whether it is the log that others were rotated from.
+    """
     rolling, rotated = _ROLLING.match(path.name), _ROTATED.search(path.name)
     if rolling is not None:
         return str(path.parent), 0.0, int(rolling[1]), path.name
-    if rotated is not None or any(path.parent.glob(f"{path.name}.*")):
+    if rotated is not None or newest:
         return str(path.parent), 0.0, -int(rotated[1]) if rotated is not None else 0, path.name
     return str(path.parent), path.stat().st_mtime, 0, path.name
 
