@@ -70,7 +70,9 @@ if __name__ == "__main__":
         from pyspark import worker  # noqa: F401
 
         from penstock.engine.query import decode, stateful  # noqa: F401
+        from penstock.engine.session.memory import give_back
 
+        give_back()
     vars(daemon)["signal"] = Deaf()
     signal.signal(signal.SIGTERM, ignored)
     daemon.worker = at_once(daemon.worker)  # type: ignore[assignment] # as the manager finds it

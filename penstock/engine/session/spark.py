@@ -23,6 +23,7 @@ from penstock.engine.session.checkpoint import DISK, MANAGER
 from penstock.engine.session.classes import sharing
 from penstock.engine.session.descendants import descendants, kill_all
 from penstock.engine.session.java import java_home
+from penstock.engine.session.memory import collector
 from penstock.engine.session.versions import installed, refuse_others
 from penstock.errors import ClusterError, ConfigurationError
 from penstock.masked import SECRETS
@@ -72,6 +73,7 @@ STREAMING = {
 """Settings that queries need. They can be set in a running session."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 LAUNCHING = "-Djdk.lang.Process.launchMechanism=VFORK" if sys.platform == "linux" else ""
 """Hadoop starts a program to set a file's mode. With this option, Java does not start a helper process for it first."""
 COMPILING = (
@@ -131,8 +133,10 @@ def start_session(
     for key, value in {**scratch, **STREAMING, **OWN, **conf}.items():
         settings.set(key, value)
     user_options = settings.get(JAVA_OPTIONS, "") or ""
-    options = (own, LAUNCHING, COMPILING, sharing(java, user_options), user_options)  # the last of equal options counts
-    settings.set(JAVA_OPTIONS, " ".join(filter(None, options)))
+    heap, defaults = settings.get("spark.driver.memory", "1g") or "", settings.get(DEFAULT_JAVA_OPTIONS, "") or ""
+    collecting = collector(master, heap, f"{user_options} {defaults}")
+    own = f"{own} {LAUNCHING} {COMPILING} {collecting} {sharing(java, user_options)}"
+    settings.set(JAVA_OPTIONS, f"{own} {user_options}")  # the last of equal options counts
     children_before, logged = set(descendants()), path.stat().st_size
     try:
         with _output_to(log), sheltered():

@@ -1,0 +1,71 @@
+"""What a session's processes take of the memory: the JVM's collector, and what Python workers give back."""
+
+import os
+import sys
+
+import pytest
+
+from penstock.engine.session.memory import FROM_ENVIRONMENT, collector, give_back
+
+SERIAL = "-XX:+UseSerialGC"
+
+
+@pytest.fixture(autouse=True)
+def _no_options_of_the_environment(monkeypatch):
+    for name in FROM_ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("master", "heap", "given", "wanted"),
+    [
+        ("local[2]", "1g", "", SERIAL),
+        ("local", "512m", "", SERIAL),
+        ("local[2,4]", "2048", "-Dmine=1", SERIAL),
+        ("local[4]", "2gb", "", SERIAL),
+        ("local[5]", "1g", "", ""),
+        ("local[2]", "3g", "", ""),
+        ("local[2]", "2049m", "", ""),
+        ("local[2]", "much", "", ""),
+        ("local[2]", "1g", "-XX:+UseParallelGC", ""),
+        ("local[2]", "1g", "-Xmn8m -XX:+UseZGC", ""),
+        ("local[2]", "1g", "-XX:-UseG1GC", ""),
+        ("spark://host:7077", "1g", "", ""),
+        ("local-cluster[2,1,1024]", "1g", "", ""),
+        ("yarn", "1g", "", ""),
+    ],
+)
+def test_a_small_heap_on_few_cores_gets_the_serial_collector(master, heap, given, wanted):
+    assert collector(master, heap, given) == wanted
+
+
+@pytest.mark.parametrize("cores", [1, 4, 5, None])
+def test_all_cores_are_counted(monkeypatch, cores):
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert collector("local[*]", "1g", "") == (SERIAL if cores != 5 else "")
+
+
+@pytest.mark.parametrize("name", FROM_ENVIRONMENT)
+def test_a_collector_of_the_environment_is_left_alone(monkeypatch, name):
+    monkeypatch.setenv(name, "-XX:+UseG1GC")
+    assert collector("local[2]", "1g", "") == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps free memory, and only Linux tells it so")
+def test_a_process_gives_back_what_it_no_longer_needs():
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        give_back()
+        kept = [b"x" * 100_000 for _ in range(1000)]
+        most = _resident()
+        kept.clear()
+        os.write(writer, f"{most - _resident()}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(reader, 100)) > 50 << 20
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
