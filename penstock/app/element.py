@@ -103,6 +103,11 @@ class ProcessingElement(msgspec.Struct, dict=True):
     """The window that the current hook call is for, if the element has windows; see `penstock.app.window.Window`."""
     _context: ClassVar[Any] = None
 
+    @classmethod
+    def _stored_as(cls) -> type[Any]:
+        """Return the type that says what stored state holds. Some prototypes leave a part of it encoded until it is needed."""
+        return cls
+
     def on_event(self, event: Any) -> Emitted | Awaited:
         """Called for each event of the instance's key, in the order of delivery by the source.
 
@@ -485,7 +490,7 @@ def check_state(element: Element) -> None:
                 f"{value!r}`, to make it state, or ClassVar[...] to make it a constant."
             )
     try:
-        fields = msgspec.structs.fields(prototype)
+        fields = msgspec.structs.fields(prototype._stored_as())
         msgpack_decoder(prototype)
     except (TypeError, NameError) as error:
         raise StateError(f"Element {element.name}: its state cannot be kept: {error}") from error

@@ -5,8 +5,8 @@ arrival, as long as no event is late.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
 from penstock.errors import StateError, TopologyError
+from penstock.kinds.coding import msgpack_decoder
 from penstock.kinds.event import Event
 from penstock.kinds.fields import is_immutable
 
@@ -28,8 +29,12 @@ Pairing = Callable[..., Emitted]
 Interval = tuple[Duration, Duration]
 
 
-class Held(msgspec.Struct, Generic[E], array_like=True):
-    """An event that is held for matches, its time in microseconds, and whether it has had a match."""
+class Held(msgspec.Struct, Generic[E], array_like=True, gc=False):
+    """An event that is held for matches, its time in microseconds, and whether it has had a match.
+
+    A join leaves an event that no function can change as it was stored until it is needed: most of what a key holds matches
+    nothing.
+    """
 
     event: E
     time: int
@@ -46,6 +51,12 @@ class Joining(Stepwise):
     left_time: ClassVar[Callable[[Any], Any]]
     lists: ClassVar[tuple[str, ...]]
     """The names of the fields that hold events: the left ones, then those of each other stream."""
+    all_lists: ClassVar[Callable[[Any], tuple[list[Held[Any]], ...]]]
+    """Returns the lists of these names."""
+    decoders: ClassVar[tuple[Callable[[msgspec.Raw], Any], ...]]
+    """For each list, how to decode an event that is as it was stored."""
+    stored: ClassVar[type[msgspec.Struct]]
+    """The state with typed events, from which its shape is told."""
     immutable: ClassVar[bool]
     """Whether the held events have scalars only, which no function can change."""
     pair: ClassVar[Pairing]
@@ -61,6 +72,10 @@ class Joining(Stepwise):
         return {**super().meaning(), "fields of the times": [field_of(reader) for reader in cls._readers()]}
 
     @classmethod
+    def _stored_as(cls) -> type[Any]:
+        return cls.stored
+
+    @classmethod
     def _readers(cls) -> list[Any]:
         """Return the functions that read an event's time, one for each input."""
         raise NotImplementedError
@@ -71,8 +86,15 @@ class Joining(Stepwise):
     def _pair(self, *events: Any) -> Iterable[Emission]:
         return emissions(type(self).pair(*events))
 
-    def _lists(self) -> list[list[Held[Any]]]:
-        return [getattr(self, name) for name in self.lists]
+    def _lists(self) -> tuple[list[Held[Any]], ...]:
+        return type(self).all_lists(self)
+
+    def _event(self, held: Held[Any], place: int) -> Any:
+        """Return a held event of the list with an index, decoded."""
+        event = held.event
+        if type(event) is msgspec.Raw:
+            held.event = event = self.decoders[place](event)
+        return event
 
     def is_empty(self) -> bool:
         """Whether no event is held."""
@@ -113,9 +135,12 @@ class Joining(Stepwise):
 
 
 class Side(NamedTuple):
-    """A right stream of an interval join: the state field and type of its events, their time reader, and the interval (us)."""
+    """A right stream of an interval join: the state field of its events, and its index among the lists; the type and the time
+    reader of the events, and the interval (us).
+    """
 
     held: str
+    place: int
     kind: type[Event]
     time: Callable[[Any], Any]
     lower: int
@@ -140,29 +165,32 @@ class IntervalJoin(Joining):
     def _readers(cls) -> list[Any]:
         return [cls.left_time, *(side.time for side in cls.sides)]
 
-    def on_event(self, event: Any) -> Iterator[Emission]:
+    def on_event(self, event: Any) -> list[Emission]:
         """Combine the event with the matching held events, and hold it."""
         self._check_room()
         # A right event completes combinations only with left events in its interval, each with the other sides' held events.
         own = self.side_of.get(type(event))
+        made: list[Emission] = []
         if own is None:
             held = Held(event, microseconds(type(self).left_time(event)))
-            yield from self._combined(held, [self._near(side, held) for side in self.sides])
             into = self.left
+            self._combine(made, held, [self._near(side, held) for side in self.sides])
         else:
             held = Held(event, microseconds(own.time(event)))
-            for left in _between(self.left, held.time - own.upper, held.time - own.lower):
-                near = [[held] if side is own else self._near(side, left) for side in self.sides]
-                yield from self._combined(left, near)
             into = self._held(own)
+            for left in _between(self.left, held.time - own.upper, held.time - own.lower):
+                self._combine(made, left, [[held] if side is own else self._near(side, left) for side in self.sides])
         insort(into, held, key=held_time)
         self.rearm()  # also where another event is first: the timer may have been set under a longer within=
+        return made
 
-    def _combined(self, left: Held[Any], near: list[list[Held[Any]]]) -> Iterator[Emission]:
+    def _combine(self, made: list[Emission], left: Held[Any], near: list[list[Held[Any]]]) -> None:
+        """Pair a left event with each combination of others, and add what is made of it."""
         for others in product(*near):
-            for held in (left, *others):
+            left.met = True
+            for held in others:
                 held.met = True
-            yield from self._pair(left.event, *(held.event for held in others))
+            made += self._pair(self._event(left, 0), *map(self._event, others, count(1)))
 
     def _held(self, side: Side) -> list[Held[Any]]:
         held: list[Held[Any]] = getattr(self, side.held)
@@ -187,18 +215,20 @@ class IntervalJoin(Joining):
         held = self._lists()[place].pop(0)
         if held.met or (self.how == "left" and place):
             return ()
+        event = self._event(held, place)
         if place:
-            return self._pair(None, held.event)
-        near = [[other.event for other in self._near(side, held)] or [None] for side in self.sides]
-        return [emission for others in product(*near) for emission in self._pair(held.event, *others)]
+            return self._pair(None, event)
+        near = [[self._event(other, side.place) for other in self._near(side, held)] or [None] for side in self.sides]
+        return [emission for others in product(*near) for emission in self._pair(event, *others)]
 
     def skip(self) -> Any:
         """Drop the first event that nothing can match, without a result, and return it."""
-        return self._lists()[min(self._ends())[1]].pop(0).event
+        place = min(self._ends())[1]
+        return self._event(self._lists()[place].pop(0), place)
 
     def rearm(self) -> None:
         """Set the timer for when the watermark has passed the time up to which the next held event may match."""
-        self._wake_after([end for end, _ in self._ends()])
+        self._wake_after([held[0].time + wait for held, wait in zip(self._lists(), self.waits, strict=True) if held])
 
     def _ends(self) -> list[tuple[int, int]]:
         """Return, for the earliest event of each list, until when it may match (microseconds) and the list's index; the left
@@ -245,15 +275,16 @@ class LatestJoin(Joining):
     def step(self) -> Iterable[Emission]:
         """Pair the earliest left event with the version in force at its time."""
         held = self.left.pop(0)
+        event = self._event(held, 0)
         place = bisect_right(self.right, held.time, key=held_time) - 1
         version = self.right[place] if place >= 0 else None
         if version is None or (self.within is not None and held.time - version.time > self.within):
-            return () if self.how == "inner" else self._pair(held.event, None)
-        return self._pair(held.event, version.event)
+            return () if self.how == "inner" else self._pair(event, None)
+        return self._pair(event, self._event(version, 1))
 
     def skip(self) -> Any:
         """Drop the earliest left event without a result, and return it."""
-        return self.left.pop(0).event
+        return self._event(self.left.pop(0), 0)
 
     def rearm(self) -> None:
         """Drop versions that no left event can need any more, and set the timer."""
@@ -347,9 +378,13 @@ def interval_join(
     check_how(name, how, ("inner", "left", "full") if len(streams) == 2 else ("inner", "left"))
     sides = tuple(
         Side(
-            "right" if len(streams) == 2 else f"right{number}", stream.event_type, attrgetter(time), *interval_of(name, within)
+            "right" if len(streams) == 2 else f"right{number - 1}",
+            number,
+            stream.event_type,
+            attrgetter(time),
+            *interval_of(name, within),
         )
-        for number, (stream, time, within) in enumerate(zip(streams[1:], times[1:], intervals, strict=True))
+        for number, (stream, time, within) in enumerate(zip(streams[1:], times[1:], intervals, strict=True), 1)
     )
     # Events of the others are held longer where there are several, for left events that wait for another one.
     longest = max(0, *(side.upper for side in sides)) if len(sides) > 1 else 0
@@ -447,19 +482,26 @@ def _joining(
     if max_held is not None and (type(max_held) is not int or max_held < 1):
         raise TopologyError(f"Join {name}: max_held={max_held!r}; give a whole number above zero.")
     lists = ("left", *held)
-    fields: list[Any] = [
-        (field, list[Held[kind]], msgspec.field(default_factory=list))  # type: ignore[valid-type]
-        for field, kind in zip(lists, kinds, strict=True)
-    ]
+    immutable = all(map(is_immutable, kinds))
+
+    def fields_of(kinds: Iterable[type[Any]]) -> list[Any]:
+        return [
+            (field, list[Held[kind]], msgspec.field(default_factory=list))  # type: ignore[valid-type]
+            for field, kind in zip(lists, kinds, strict=True)
+        ]
+
     made: type[Any] = msgspec.defstruct(
         name,
-        fields,
+        fields_of([msgspec.Raw] * len(kinds) if immutable else kinds),
         bases=(base,),
         dict=True,
         namespace={
             "left_type": kinds[0],
             "lists": lists,
-            "immutable": all(map(is_immutable, kinds)),
+            "all_lists": staticmethod(attrgetter(*lists)),
+            "decoders": tuple(msgpack_decoder(kind).decode for kind in kinds),
+            "stored": msgspec.defstruct(name, fields_of(kinds)),
+            "immutable": immutable,
             "pair": staticmethod(pair),
             "how": how,
             "max_held": max_held,

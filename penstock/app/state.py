@@ -78,7 +78,6 @@ def _refused(name: str, what: str) -> IncompatibleStateError:
 
 def _schema(element: Element, stage: int) -> Schema:
     prototype = element.prototype
-    state_type = prototype if element.state is None else element.state
     means: dict[str, Any] = {"form": OWN_CLASS}
     if isinstance(prototype, type) and issubclass(prototype, Stepwise):
         means = prototype.meaning()
@@ -94,7 +93,7 @@ def _schema(element: Element, stage: int) -> Schema:
         "kept": "in objects" if element.state is None else "in columns",
         "key": _key_of(element.inputs[0], element.key),
         "means": means,
-        "state": shape_of(state_type) if element.state is None else _columns_of(element.state),
+        "state": shape_of(prototype._stored_as()) if prototype is not None else _columns_of(element.state),
     }
 
 

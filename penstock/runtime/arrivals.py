@@ -23,7 +23,11 @@ KEPT_IN_MEMORY = 16 << 20
 """The most bytes of blocks in memory; later blocks are spilled to a file until they are read."""
 
 AT_ONCE = 20_000
-"""About how many events are decoded at once."""
+"""About how many events are decoded at once; more if they are small. Between two deliveries, the state of each key that the
+first has touched is encoded, so that few deliveries cost less.
+"""
+BYTES_AT_ONCE = 2 << 20
+"""About how many bytes of events are decoded at once if that is more events."""
 
 _decode = msgspec.msgpack.Decoder(Block).decode
 Moment = tuple[int, int]
@@ -75,7 +79,7 @@ class ArrivedBlocks:
         opened: list[BlockPart] = []
         # Events before the next waiting block's least position can be delivered: no waiting block holds an earlier one.
         while True:
-            while waiting and (sum(map(len, opened)) < AT_ONCE or not _any_before(opened, waiting[0].least)):
+            while waiting and (not _is_enough(opened) or not _any_before(opened, waiting[0].least)):
                 block = self._read(waiting.popleft())
                 opened.append(BlockPart.of(block, self._wiring))
             if not waiting:
@@ -117,6 +121,10 @@ def _before(lineage: LineageColumns, moment: Moment) -> NDArray[np.bool_]:
     major, minor = moment
     before: NDArray[np.bool_] = (lineage.major < major) | ((lineage.major == major) & (lineage.minor < minor))
     return before
+
+
+def _is_enough(parts: list[BlockPart]) -> bool:
+    return sum(map(len, parts)) >= AT_ONCE and sum(part.bytes for part in parts) >= BYTES_AT_ONCE
 
 
 def _any_before(parts: list[BlockPart], moment: Moment) -> bool:

@@ -101,7 +101,7 @@ class PageForm:
         times = pa.types.is_temporal
         self._numbers = pa.schema([field.with_type(pa.int64()) if times(field.type) else field for field in self.schema])
 
-    def opened(self, content: bytes) -> pa.Table:
+    def opened(self, content: Any) -> pa.Table:
         """Decode a page that any version of the state class has written. A new field gets its default; a widened field is
         cast to its new type.
         """
@@ -124,7 +124,7 @@ class PageForm:
         content: bytes = sink.getvalue().to_pybytes()
         return content
 
-    def divided(self, content: bytes) -> tuple[list[bytes], list[bytes]]:
+    def divided(self, content: Any) -> tuple[list[bytes], list[bytes]]:
         """Split a page into single instances: returns their encoded keys, and the instances in MessagePack."""
         table = self.opened(content).cast(self._numbers)
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
@@ -156,10 +156,10 @@ class ColumnPages(Directory):
         """Read the instances of some pages."""
         tables = [self._form.schema.empty_table()]
         for number in sorted(numbers):
-            stored = self._store.get(self._element, number)
-            self._sizes[number] = 0 if stored is None else len(stored)
-            if stored is not None:
-                tables.append(self._form.opened(stored))
+            content = self._read(number)
+            self._sizes[number] = 0 if content is None else len(content)
+            if content is not None:
+                tables.append(self._form.opened(content))
         table = pa.concat_tables(tables)
         arrays = {
             name: _array(table[name], self._form.fields.get(name)) for name in self._form.schema.names if name != IDENTITY
@@ -185,7 +185,7 @@ class ColumnPages(Directory):
         starts, ends = (np.searchsorted(numbers[order], pages, side) for side in ("left", "right"))
         for number, start, end in zip(pages.tolist(), starts.tolist(), ends.tolist(), strict=True):
             content = self._form.written(batch.slice(start, end - start))
-            self._store.put(self._element, number, content)
+            self._write(number, content)
             header.bytes = max(0, header.bytes + len(content) - self._sizes[number])
             due = dues[start:end]
             due = due[~np.isnat(due)]

@@ -167,13 +167,14 @@ class Container:
         """
         for identity in self._note_touched():
             self._live[identity].touched = self._context.now
+            content = None
             try:
-                self._instances.check_storable(identity, self._live[identity])
+                content = self._instances.check_storable(identity, self._live[identity])
             except StateError:
                 self._redo(identity, self._batch.rows_of(identity))
                 if self._is_untouched(identity):
                     continue
-            self._instances.settled[identity] = self._instances.encode(self._live[identity])
+            self._instances.settled[identity] = content or self._instances.encode(self._live[identity])
         self._write_failed()
         self._route()
 

@@ -30,16 +30,24 @@ class BlockPart:
     """The whole block's events, as they were sent."""
     rows: list[int] | None
     """The positions of ``events`` in the block; None for the whole block."""
+    each: float
+    """The bytes of an event of the block, in the mean."""
 
     @classmethod
     def of(cls, block: Block, wiring: Wiring) -> "BlockPart":
         """Decode a block."""
         _, stream = wiring.deliveries[block.target]
         events = wiring.codec(stream.event_type).decode_block(block.events)
-        return cls(stream, events, block.lineage_columns, block.numbers, block.events, None)
+        each = len(block.events) / max(1, len(events))
+        return cls(stream, events, block.lineage_columns, block.numbers, block.events, None, each)
 
     def __len__(self) -> int:
         return len(self.events)
+
+    @property
+    def bytes(self) -> float:
+        """About how many bytes the events have, encoded."""
+        return self.each * len(self.events)
 
     def divided(self, mask: NDArray[np.bool_]) -> "tuple[BlockPart, BlockPart]":
         """Split into the events that a mask marks, and the others."""

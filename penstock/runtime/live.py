@@ -107,15 +107,15 @@ class LiveInstances:
     def _number(self, identity: bytes) -> int:
         return int(self.pages.numbers(self.key.hashes([identity]))[0])
 
-    def check_storable(self, identity: bytes, instance: Instance[Any]) -> None:
-        """Refuse state that cannot be written and read back.
+    def check_storable(self, identity: bytes, instance: Instance[Any]) -> bytes | None:
+        """Refuse state that cannot be written and read back; returns the encoded instance, or None where it was not needed.
 
         Raises
         ------
         StateError: names the element, the key and the fault.
         """
         if self._surely_kept(instance.state):
-            return
+            return None
         key = self.key.decode(identity)
         try:
             content = self.encode(instance)
@@ -131,6 +131,7 @@ class LiveInstances:
                 f"Element {self._element.name}: the state of key {key!r} has {len(content):,} bytes, and at most "
                 f"{LARGEST_STATE:,} are kept; keep less of it, or divide the key."
             )
+        return content
 
     def drop_empty(self) -> None:
         """Delete instances that hold nothing (all windows closed, say): a new instance would be equal."""

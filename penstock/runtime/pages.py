@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.kinds.coding import msgpack_encoder
+from penstock.runtime.compressed import compressed, restored
 
 INSTANCES_PER_PAGE = 256
 BYTES_PER_PAGE = 1 << 20
@@ -26,10 +27,10 @@ class PageStore(Protocol):
     """Stores pages between micro-batches: the engine's state store, or a dict in tests."""
 
     def get(self, element: str, page: int) -> bytes | None:
-        """Return the bytes of a page; None where it does not exist."""
+        """Return the bytes that were stored as a page; None where it does not exist."""
 
     def put(self, element: str, page: int, content: bytes) -> None:
-        """Write a page."""
+        """Store bytes as a page."""
 
 
 class Header(msgspec.Struct):
@@ -41,7 +42,7 @@ class Header(msgspec.Struct):
     """By page with timers, a lower bound of the earliest due time."""
     swept: int = 0
     bytes: int = 0
-    """The total size of all pages when they were last written."""
+    """The total size of all pages' contents when they were last written."""
     fired: float | None = None
     """The greatest watermark by which timers have fired, in seconds since the epoch."""
     ran: float | None = None
@@ -96,6 +97,15 @@ class Directory:
             self.header.swept = (self.header.swept + 1) % self.header.pages
             yield self.header.swept
 
+    def _read(self, number: int) -> Any:
+        """Return the content of a page, as bytes or a buffer of Arrow; None if there is no such page."""
+        stored = self._store.get(self._element, number)
+        return None if stored is None else restored(stored)
+
+    def _write(self, number: int, content: bytes) -> None:
+        """Store the content of a page."""
+        self._store.put(self._element, number, compressed(content))
+
     def write_header(self) -> None:
         """Store the header."""
         self._store.put(self._element, HEADER, msgspec.msgpack.encode(self.header))
@@ -116,16 +126,16 @@ class Pages(Directory):
         """Return the entries of a page; the next `flush` writes changes to them."""
         page = self._loaded.get(number)
         if page is None:
-            stored = self._store.get(self._element, number)
-            page = {} if stored is None else self._decode(stored)
-            self._sizes[number] = 0 if stored is None else len(stored)
+            content = self._read(number)
+            page = {} if content is None else self._decode(content)
+            self._sizes[number] = 0 if content is None else len(content)
             self._loaded[number] = page
         return page
 
     def stored(self, number: int, key: bytes) -> msgspec.Raw | None:
         """Return an entry as it was stored before this micro-batch."""
-        stored = self._store.get(self._element, number)
-        return None if stored is None else self._decode(stored).get(key)
+        content = self._read(number)
+        return None if content is None else self._decode(content).get(key)
 
     def flush(self, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
         """Split pages until they are small enough again, then write all loaded pages and the header.
@@ -142,7 +152,7 @@ class Pages(Directory):
                 self._split(hashes)
             contents = self._encoded()
         for number, content in contents.items():
-            self._store.put(self._element, number, content)
+            self._write(number, content)
         self.write_header()
         self._loaded.clear()
         self._sizes.clear()

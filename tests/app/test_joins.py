@@ -1,13 +1,16 @@
 """Joins in memory, against joins by brute force over the whole input."""
 
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import App, Event
 from penstock.errors import TopologyError
+from penstock.runtime import arrivals, wire
 from penstock.testing import TopologyDriver
 from penstock.testing.driver import Crash
 
@@ -374,14 +377,42 @@ def test_steps_that_are_undone_leave_what_a_state_that_is_restored_does(how, thr
         part = {}
         for event in left_over[:count]:
             part.setdefault(f"{type(event).__name__}s", []).append(event)
-        for driver in drivers:
-            driver.batch(part)
+        drivers[0].batch(part)
+        with in_parts(2):
+            drivers[1].batch(part)
         left_over = left_over[count:]
     for driver in drivers:
         driver.finish()
     first, second = drivers
     assert results(first) == results(second)
     assert sorted(map(str, first.dead_letters)) == sorted(map(str, second.dead_letters))
+
+
+@contextmanager
+def in_parts(size):
+    """Within, a container gets so many events at once, and its state is encoded between."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "EVENTS_PER_BLOCK", size)
+        patch.setattr(arrivals, "AT_ONCE", size)
+        patch.setattr(arrivals, "BYTES_AT_ONCE", 0)
+        yield
+
+
+def test_what_matches_nothing_is_not_decoded(monkeypatch):
+    app = interval((0, "1 s"), "inner")
+    driver = TopologyDriver(app)
+    driver.batch({"Payments": [Payment(1, second, at(second)) for second in range(100)]})
+    prototype = app.topology().elements[0].prototype
+    decoded = []
+
+    def decode(content):
+        decoded.append(msgspec.msgpack.decode(content, type=Payment))
+        return decoded[-1]
+
+    monkeypatch.setattr(prototype, "decoders", (None, decode))
+    driver.batch({"Orders": [Order(1, 7, at(50))]})
+    assert results(driver) == [(7, 50), (7, 51)]
+    assert {payment.amount for payment in decoded} == {50, 51}
 
 
 class Changeable(Event, frozen=False):

@@ -14,6 +14,7 @@ from penstock import App, Event, ProcessingElement
 from penstock.app.state import check_state_fits, describe_state
 from penstock.errors import IncompatibleStateError, PenstockError, StateError, TopologyError
 from penstock.runtime.column_pages import PER_PAGE, ColumnPages, Instances, PageForm, fields_of
+from penstock.runtime.compressed import restored
 from penstock.runtime.pages import HEADER, MemoryStore
 from penstock.testing import Crash, TopologyDriver
 
@@ -390,8 +391,10 @@ def test_pages_are_divided_and_read_by_newer_code() -> None:
         b"%d" % n: float(n) for n in range(number)
     }
     assert set(read.arrays["more"]) == {"new"}
-    form, content = PageForm(fields_of(Wider)), store.get("e", 3)
-    assert content is not None
+    form, stored = PageForm(fields_of(Wider)), store.get("e", 3)
+    assert stored is not None
+    content = restored(stored)
+    assert len(stored) < len(content)
     assert store.get("e", HEADER) is not None
     identities, entries = form.divided(content)
     dues, page = form.joined(entries)

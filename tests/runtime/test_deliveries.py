@@ -66,17 +66,18 @@ def wiring():
 
 
 @contextmanager
-def divided(block, part, memory):
-    """Within, there are so many events in a block and in a part, and so many bytes stay in memory."""
+def divided(block, part, memory, part_bytes=0):
+    """Within, there are so many events in a block and in a part, a part has so many bytes, and so many stay in memory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire, "EVENTS_PER_BLOCK", block)
         patch.setattr(arrivals, "AT_ONCE", part)
+        patch.setattr(arrivals, "BYTES_AT_ONCE", part_bytes)
         patch.setattr(arrivals, "KEPT_IN_MEMORY", memory)
         yield
 
 
 places = st.tuples(st.integers(0, 3), st.integers(0, 5))
-sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.sampled_from([0, 300, 1 << 20]))
+sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.sampled_from([0, 300, 1 << 20]), st.sampled_from([0, 20, 1 << 20]))
 
 
 @given(st.lists(st.lists(places, min_size=1, max_size=8), max_size=6), sizes)
@@ -147,3 +148,18 @@ def test_memory_does_not_grow_with_the_micro_batch():
 
     with divided(1000, 2000, 100_000):
         assert peak(40_000) < 1.5 * peak(10_000)
+    with divided(1000, 10, 100_000, 400_000):
+        assert peak(40_000) < 1.5 * peak(10_000)
+
+
+@pytest.mark.parametrize(("part", "part_bytes", "wanted"), [(50, 0, 20), (50, 10**6, 1), (2000, 0, 1)])
+def test_a_delivery_has_many_events_and_many_bytes(part, part_bytes, wanted):
+    at = wiring()
+    outbox, arrived = Outbox(), ArrivedBlocks(at)
+    order = np.arange(1000)
+    lineage = LineageColumns.read(order, np.zeros_like(order), order)
+    given = [Reading("a", [1])] * 50
+    with divided(50, part, 1 << 20, part_bytes):
+        for block in outbox.pack(0, np.zeros_like(order), lineage, lambda rows: msgspec.msgpack.encode(given)):
+            arrived.add(block.content)
+        assert len(list(arrived.deliveries(at.keyed[0]))) == wanted

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.column_pages import PageForm, fields_of
+from penstock.runtime.compressed import restored
 from penstock.runtime.instance import decode_shallow
 from penstock.runtime.pages import HEADER, page_numbers
 from penstock.runtime.wiring import WiringReference
@@ -96,11 +97,12 @@ def pack(homes: Homes, table: pa.Table) -> pa.Table:
 def _opened(batches: Batches, homes: Homes) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
     """Yield the instances of each page: the element, the encoded keys, and the encoded instances."""
     for batch in batches:
-        for element, page, content in zip(
+        for element, page, stored in zip(
             *(batch.column(name).to_pylist() for name in ("element", "page", "content")), strict=True
         ):
             if page == HEADER:
                 continue
+            content = restored(stored)
             form = _form(element, homes)
             if form is None:
                 entries = _decode_page(content)
