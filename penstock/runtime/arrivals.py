@@ -26,7 +26,7 @@ AT_ONCE = 20_000
 """About how many events are decoded at once; more if they are small. Between two deliveries, the state of each key that the
 first has touched is encoded, so that few deliveries cost less.
 """
-BYTES_AT_ONCE = 2 << 20
+BYTES_AT_ONCE = 8 << 20
 """About how many bytes of events are decoded at once if that is more events."""
 
 _decode = msgspec.msgpack.Decoder(Block).decode
