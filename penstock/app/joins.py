@@ -275,12 +275,11 @@ class LatestJoin(Joining):
     def step(self) -> Iterable[Emission]:
         """Pair the earliest left event with the version in force at its time."""
         held = self.left.pop(0)
-        event = self._event(held, 0)
         place = bisect_right(self.right, held.time, key=held_time) - 1
         version = self.right[place] if place >= 0 else None
         if version is None or (self.within is not None and held.time - version.time > self.within):
-            return () if self.how == "inner" else self._pair(event, None)
-        return self._pair(event, self._event(version, 1))
+            return () if self.how == "inner" else self._pair(self._event(held, 0), None)
+        return self._pair(self._event(held, 0), self._event(version, 1))
 
     def skip(self) -> Any:
         """Drop the earliest left event without a result, and return it."""

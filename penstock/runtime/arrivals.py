@@ -22,12 +22,12 @@ from penstock.runtime.wiring import Wiring
 KEPT_IN_MEMORY = 16 << 20
 """The most bytes of blocks in memory; later blocks are spilled to a file until they are read."""
 
-AT_ONCE = 20_000
-"""About how many events are decoded at once; more if they are small. Between two deliveries, the state of each key that the
-first has touched is encoded, so that few deliveries cost less.
+AT_ONCE, MOST_AT_ONCE = 20_000, 60_000
+"""About how many events are decoded at once: the second, if they are small. Between two deliveries, the state of each key that
+the first has touched is encoded, so that few deliveries cost less.
 """
 BYTES_AT_ONCE = 8 << 20
-"""About how many bytes of events are decoded at once if that is more events."""
+"""About how many bytes of events, and of their lineages, are decoded at once if that is more than `AT_ONCE` events."""
 
 _decode = msgspec.msgpack.Decoder(Block).decode
 Moment = tuple[int, int]
@@ -77,16 +77,19 @@ class ArrivedBlocks:
         """Yield an element's events in the order of the sources, in one or more deliveries; an empty one if there are none."""
         waiting: deque[_Kept] = self._waiting(element)
         opened: list[BlockPart] = []
+        events, size = 0, 0.0
         # Events before the next waiting block's least position can be delivered: no waiting block holds an earlier one.
         while True:
-            while waiting and (not _is_enough(opened) or not _any_before(opened, waiting[0].least)):
-                block = self._read(waiting.popleft())
-                opened.append(BlockPart.of(block, self._wiring))
+            while waiting and (not _is_enough(events, size) or not _any_before(opened, waiting[0].least)):
+                part = BlockPart.of(self._read(waiting.popleft()), self._wiring)
+                events, size = events + len(part), size + part.bytes
+                opened.append(part)
             if not waiting:
                 yield Delivery(self._wiring, opened)
                 return
             divided = [part.divided(_before(part.lineage, waiting[0].least)) for part in opened]
             opened = [after for _, after in divided if len(after)]
+            events, size = sum(map(len, opened)), sum(part.bytes for part in opened)
             yield Delivery(self._wiring, [before for before, _ in divided if len(before)])
 
     def _waiting(self, element: Element) -> deque[_Kept]:
@@ -123,8 +126,8 @@ def _before(lineage: LineageColumns, moment: Moment) -> NDArray[np.bool_]:
     return before
 
 
-def _is_enough(parts: list[BlockPart]) -> bool:
-    return sum(map(len, parts)) >= AT_ONCE and sum(part.bytes for part in parts) >= BYTES_AT_ONCE
+def _is_enough(events: int, size: float) -> bool:
+    return events >= AT_ONCE and (size >= BYTES_AT_ONCE or events >= MOST_AT_ONCE)
 
 
 def _any_before(parts: list[BlockPart], moment: Moment) -> bool:

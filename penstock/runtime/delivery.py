@@ -31,14 +31,14 @@ class BlockPart:
     rows: list[int] | None
     """The positions of ``events`` in the block; None for the whole block."""
     each: float
-    """The bytes of an event of the block, in the mean."""
+    """The bytes of an event of the block and of its lineage, in the mean."""
 
     @classmethod
     def of(cls, block: Block, wiring: Wiring) -> "BlockPart":
         """Decode a block."""
         _, stream = wiring.deliveries[block.target]
         events = wiring.codec(stream.event_type).decode_block(block.events)
-        each = len(block.events) / max(1, len(events))
+        each = (len(block.events) + len(block.lineage)) / max(1, len(events))
         return cls(stream, events, block.lineage_columns, block.numbers, block.events, None, each)
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class BlockPart:
 
     @property
     def bytes(self) -> float:
-        """About how many bytes the events have, encoded."""
+        """About how many bytes the events have, encoded, with their lineages."""
         return self.each * len(self.events)
 
     def divided(self, mask: NDArray[np.bool_]) -> "tuple[BlockPart, BlockPart]":

@@ -1,18 +1,19 @@
 """What a session's processes take of the memory: the JVM's collector, and what Python workers give back."""
 
 import os
+import subprocess
 import sys
 
 import pytest
 
-from penstock.engine.session.memory import FROM_ENVIRONMENT, collector, give_back
+from penstock.engine.session.memory import FILES, HEAP_IN, OPTIONS_IN, collector, give_back
 
 SERIAL = "-XX:+UseSerialGC"
 
 
 @pytest.fixture(autouse=True)
 def _no_options_of_the_environment(monkeypatch):
-    for name in FROM_ENVIRONMENT:
+    for name in (*OPTIONS_IN, *HEAP_IN, "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -45,10 +46,41 @@ def test_all_cores_are_counted(monkeypatch, cores):
     assert collector("local[*]", "1g", "") == (SERIAL if cores != 5 else "")
 
 
-@pytest.mark.parametrize("name", FROM_ENVIRONMENT)
+@pytest.mark.parametrize("name", OPTIONS_IN)
 def test_a_collector_of_the_environment_is_left_alone(monkeypatch, name):
     monkeypatch.setenv(name, "-XX:+UseG1GC")
     assert collector("local[2]", "1g", "") == ""
+
+
+@pytest.mark.parametrize("name", HEAP_IN)
+def test_a_heap_of_the_environment_is_not_known(monkeypatch, name):
+    monkeypatch.setenv(name, "16g")
+    assert collector("local[2]", "1g", "") == ""
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("spark.driver.defaultJavaOptions -XX:+UseParallelGC", ""),
+        ("spark.driver.memory 16g", ""),
+        ("export SPARK_DRIVER_MEMORY=16g", ""),
+        ("spark.executor.cores 2", SERIAL),
+    ],
+)
+def test_what_files_of_configuration_choose_is_left_alone(monkeypatch, tmp_path, file, line, wanted):
+    (tmp_path / file).write_text(line)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert collector("local[2]", "1g", "") == wanted
+
+
+def test_java_starts_beside_a_collector_of_the_configuration(monkeypatch, tmp_path):
+    """Spark's launcher puts these options before ours, and PySpark does not know them."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.defaultJavaOptions -XX:+UseParallelGC\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    option = collector("local[2]", "1g", "")
+    command = ["java", "-XX:+UseParallelGC", *option.split(), "-version"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps free memory, and only Linux tells it so")

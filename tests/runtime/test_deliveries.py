@@ -72,6 +72,7 @@ def divided(block, part, memory, part_bytes=0):
         patch.setattr(wire, "EVENTS_PER_BLOCK", block)
         patch.setattr(arrivals, "AT_ONCE", part)
         patch.setattr(arrivals, "BYTES_AT_ONCE", part_bytes)
+        patch.setattr(arrivals, "MOST_AT_ONCE", 3 * part)
         patch.setattr(arrivals, "KEPT_IN_MEMORY", memory)
         yield
 
@@ -148,11 +149,11 @@ def test_memory_does_not_grow_with_the_micro_batch():
 
     with divided(1000, 2000, 100_000):
         assert peak(40_000) < 1.5 * peak(10_000)
-    with divided(1000, 10, 100_000, 400_000):
+    with divided(1000, 1000, 100_000, 400_000):
         assert peak(40_000) < 1.5 * peak(10_000)
 
 
-@pytest.mark.parametrize(("part", "part_bytes", "wanted"), [(50, 0, 20), (50, 10**6, 1), (2000, 0, 1)])
+@pytest.mark.parametrize(("part", "part_bytes", "wanted"), [(50, 0, 20), (50, 10**6, 7), (500, 10**6, 1), (2000, 0, 1)])
 def test_a_delivery_has_many_events_and_many_bytes(part, part_bytes, wanted):
     at = wiring()
     outbox, arrived = Outbox(), ArrivedBlocks(at)
