@@ -13,16 +13,19 @@ import datetime
 import json
 import os
 import random
+import runpy
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import wraps
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from harness import HERE, MASTER, tell
 from timed import HELD, MINUTES, WORK, line, minutes, write
@@ -140,7 +143,8 @@ def _nearest(looks: list[Look], moment: float) -> Look:
 
 def steps(what: Workload) -> Times:
     """Run the micro-batches in memory; the seconds that the fourth and later ones spend in each step."""
-    from penstock.app.loader import load_app
+    from penstock import App
+    from penstock.app.parameter import given
     from penstock.runtime import arrivals, container, delivery, entrance, hop, live, pages, stage, timers
     from penstock.testing import TopologyDriver
 
@@ -163,11 +167,11 @@ def steps(what: Workload) -> Times:
 
     def timed(call: Callable[..., Any], part: str) -> Callable[..., Any]:
         @wraps(call)
-        def measured(*given: Any, **named: Any) -> Any:
+        def measured(*places: Any, **named: Any) -> Any:
             begun = time.perf_counter()
             inner.append(0.0)
             try:
-                return call(*given, **named)
+                return call(*places, **named)
             finally:
                 took = time.perf_counter() - begun
                 spent[part] += took - inner.pop()
@@ -175,15 +179,19 @@ def steps(what: Workload) -> Times:
 
         return measured
 
-    for part, methods in parts.items():
-        for owner, method in methods:
-            call = timed(getattr(owner, method), part)
-            setattr(owner, method, staticmethod(call) if method == "of" else call)
-    driver = TopologyDriver(load_app(what.app, what.parameters)[0], partitions=2)
-    for number, files in enumerate(zip(*(sorted(directory.iterdir()) for directory in what.sources.values()), strict=True)):
-        if number == WARM:
-            spent.clear()
-        driver.batch({source: file.read_bytes().splitlines() for source, file in zip(what.sources, files, strict=True)})
+    with ExitStack() as stack:
+        for part, methods in parts.items():
+            for owner, method in methods:
+                call = timed(getattr(owner, method), part)
+                stack.enter_context(patch.object(owner, method, staticmethod(call) if method == "of" else call))
+        with given(what.parameters):  # not as a module, for this one's neighbour has the name of an application
+            defined = runpy.run_path(str(what.app)).values()
+        driver = TopologyDriver(next(each for each in defined if isinstance(each, App)), partitions=2)
+        files_of = (sorted(directory.iterdir()) for directory in what.sources.values())
+        for number, files in enumerate(zip(*files_of, strict=True)):
+            if number == WARM:
+                spent.clear()
+            driver.batch({source: file.read_bytes().splitlines() for source, file in zip(what.sources, files, strict=True)})
     return spent
 
 
