@@ -11,7 +11,6 @@ pages that several share divided among them. Then the same micro-batches run in 
 import argparse
 import datetime
 import json
-import os
 import random
 import runpy
 import shutil
@@ -32,7 +31,10 @@ from timed import HELD, MINUTES, WORK, line, minutes, write
 
 from penstock.engine.session.descendants import descendants
 
-TICKS = os.sysconf("SC_CLK_TCK")
+sys.path.append(str(HERE / "peers"))
+
+from tree import TICKS, memory_of
+
 EVERY_S = 0.1
 WARM = 3
 """Micro-batches that are left out."""
@@ -115,7 +117,7 @@ def _look(pid: int) -> Look:
         try:
             name = Path(f"/proc/{each}/comm").read_text().strip()
             kind = "Java" if name == "java" else "the driver's Python" if each == pid else "Python workers"
-            memory[kind] += _share(each)
+            memory[kind] += memory_of(each)
             if kind != "Java":
                 used[kind] += _seconds(Path(f"/proc/{each}/stat"))
                 continue
@@ -129,12 +131,8 @@ def _look(pid: int) -> Look:
 
 
 def _seconds(path: Path) -> float:
-    return sum(map(int, path.read_text().rpartition(")")[2].split()[11:13])) / TICKS
-
-
-def _share(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next((int(each.split()[1]) << 10 for each in lines if each.startswith("Pss:")), 0)
+    ticks = sum(map(int, path.read_text().rpartition(")")[2].split()[11:13]))
+    return ticks / float(TICKS)
 
 
 def _nearest(looks: list[Look], moment: float) -> Look:

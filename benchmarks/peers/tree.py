@@ -53,7 +53,7 @@ class Tree:
 
     def _watch(self) -> None:
         while not self._ended.wait(EVERY_S):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_memory, self._all())))
+            self.peak_bytes = max(self.peak_bytes, sum(map(memory_of, self._all())))
 
 
 def _processor(pid: int) -> float:
@@ -64,7 +64,7 @@ def _processor(pid: int) -> float:
     return sum(map(int, fields[11:15])) / TICKS  # of its own, and of children that have ended
 
 
-def _memory(pid: int) -> int:
+def memory_of(pid: int) -> int:
     """Its share of the memory: pages that several processes hold are divided among them."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

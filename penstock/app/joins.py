@@ -135,11 +135,8 @@ class Joining(Stepwise):
 
 
 class Side(NamedTuple):
-    """A right stream of an interval join: the state field of its events, and its index among the lists; the type and the time
-    reader of the events, and the interval (us).
-    """
+    """A right stream of an interval join: the index of its list, its events' type and time reader, and the interval (us)."""
 
-    held: str
     place: int
     kind: type[Event]
     time: Callable[[Any], Any]
@@ -177,7 +174,7 @@ class IntervalJoin(Joining):
             self._combine(made, held, [self._near(side, held) for side in self.sides])
         else:
             held = Held(event, microseconds(own.time(event)))
-            into = self._held(own)
+            into = self._lists()[own.place]
             for left in _between(self.left, held.time - own.upper, held.time - own.lower):
                 self._combine(made, left, [[held] if side is own else self._near(side, left) for side in self.sides])
         insort(into, held, key=held_time)
@@ -192,13 +189,9 @@ class IntervalJoin(Joining):
                 held.met = True
             made += self._pair(self._event(left, 0), *map(self._event, others, count(1)))
 
-    def _held(self, side: Side) -> list[Held[Any]]:
-        held: list[Held[Any]] = getattr(self, side.held)
-        return held
-
     def _near(self, side: Side, left: Held[Any]) -> list[Held[Any]]:
         """Return the held events of a side that match a left event."""
-        return _between(self._held(side), left.time + side.lower, left.time + side.upper)
+        return _between(self._lists()[side.place], left.time + side.lower, left.time + side.upper)
 
     def is_due(self) -> bool:
         """Whether an event is held that nothing can match any more."""
@@ -376,19 +369,13 @@ def interval_join(
     """
     check_how(name, how, ("inner", "left", "full") if len(streams) == 2 else ("inner", "left"))
     sides = tuple(
-        Side(
-            "right" if len(streams) == 2 else f"right{number - 1}",
-            number,
-            stream.event_type,
-            attrgetter(time),
-            *interval_of(name, within),
-        )
-        for number, (stream, time, within) in enumerate(zip(streams[1:], times[1:], intervals, strict=True), 1)
+        Side(place, stream.event_type, attrgetter(time), *interval_of(name, within))
+        for place, (stream, time, within) in enumerate(zip(streams[1:], times[1:], intervals, strict=True), 1)
     )
     # Events of the others are held longer where there are several, for left events that wait for another one.
     longest = max(0, *(side.upper for side in sides)) if len(sides) > 1 else 0
     waits = (max(side.upper for side in sides), *(longest - side.lower for side in sides))
-    held = [side.held for side in sides]
+    held = ["right"] if len(sides) == 1 else [f"right{number}" for number in range(len(sides))]
     own = {"left_time": attrgetter(times[0]), "sides": sides, "side_of": {side.kind: side for side in sides}, "waits": waits}
     return _joining(IntervalJoin, name, pair, streams, held, how, max_held=max_held, **own)
 

@@ -39,10 +39,10 @@ def at(seconds):
     return T0 + timedelta(seconds=seconds)
 
 
-def sources(order=Order):
+def sources(order=Order, payment=Payment):
     app = App("joins")
     orders = app.source("Orders", order, event_time="at", lateness=LATENESS)
-    payments = app.source("Payments", Payment, event_time="at", lateness=LATENESS)
+    payments = app.source("Payments", payment, event_time="at", lateness=LATENESS)
     paid = app.stream("Paid", Paid)
     app.sink("Out", paid)
     return app, orders, payments, paid
@@ -398,37 +398,33 @@ def in_parts(size):
         yield
 
 
+class NotedPayment(Event):
+    item: int
+    amount: float
+    at: datetime
+    note: str = "none"
+
+
 @pytest.mark.parametrize("how", ["inner", "full"])
 def test_held_events_are_read_by_newer_types(how):
-    class Payment(Event):
-        item: int
-        amount: float
-        at: datetime
-        note: str = "none"
-
-    noted = []
+    seen = []
 
     def joined(payment_type):
-        app = App("joins")
-        orders = app.source("Orders", Order, event_time="at", lateness=LATENESS)
-        payments = app.source("Payments", payment_type, event_time="at", lateness=LATENESS)
-        paid = app.stream("Paid", Paid)
-        app.sink("Out", paid)
+        app, orders, payments, paid = sources(payment=payment_type)
 
         @app.join(orders, payments, key="item", within=(0, "9 s"), emits=paid, how=how)
         def match(order, payment):
-            noted.append((order and order.number, payment and payment.amount, getattr(payment, "note", None)))
-            return paid(order and order.number, None)
+            seen.append((order and order.number, payment.amount, payment.note))
 
         return app
 
-    driver = TopologyDriver(joined(globals()["Payment"]))
-    driver.batch({"Payments": [globals()["Payment"](1, 5, at(1)), globals()["Payment"](1, 6, at(60))]})
-    driver = driver.upgraded(joined(Payment))
+    driver = TopologyDriver(joined(Payment))
+    driver.batch({"Payments": [Payment(1, 5, at(1)), Payment(1, 6, at(60))]})
+    driver = driver.upgraded(joined(NotedPayment))
     driver.batch({"Orders": [Order(1, 7, at(59))]})
     driver.finish()
-    assert sorted(noted, key=str) == [(7, 6.0, "none"), *([(None, 5.0, "none")] if how == "full" else [])]
-    assert all(type(amount) is float for _, amount, _ in noted)
+    assert sorted(seen, key=str) == [(7, 6.0, "none"), *([(None, 5.0, "none")] if how == "full" else [])]
+    assert all(type(amount) is float for _, amount, _ in seen)
 
 
 def test_what_matches_nothing_is_not_decoded(monkeypatch):
