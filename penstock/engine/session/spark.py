@@ -153,7 +153,8 @@ def start_session(
                 f"{installed().version} (its page says which): pip install pyspark of that version. {path} has the details."
             ) from error
         raise ClusterError(
-            f"Spark could not start on master {master} ({reason}); check the address, and {path} for the reason."
+            f"Spark could not start on master {master} ({reason}): check the address, and what was set with --conf; {path} has "
+            "the reason."
         ) from error
     vars(spark.sparkContext._accumulatorServer).update(handle_error=_say_nothing)
     try:
