@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.runtime.partitioner import PRESENT, Partitioner
 from penstock.runtime.places import Seen
 
 MAIN = "main"
@@ -33,6 +34,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     grouping: the requested group's name by element; an element that is not named is in the group `MAIN`.
     partitions: of each keyed hop; None until the first start, which takes the cluster's parallelism.
+    partitioner: the rule by which integers that are keys are assigned to partitions; older versions have not told theirs.
     moves: the number of the last move that has taken place; 0 before the first.
     begun: the number of the last move that was begun. No other move has it, even where this one was not finished, so that a
         driver that was paused in the middle of a move does not touch what another one has made since.
@@ -45,6 +47,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     grouping: dict[str, str] = {}
     partitions: int | None = None
+    partitioner: Partitioner = "remainder"
     moves: int = 0
     begun: int = 0
     generations: dict[str, int] = {}
@@ -55,11 +58,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def beginning(cls, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
         """Return the layout with which a new run begins."""
-        return cls(grouping=_plain(grouping), partitions=partitions)
+        return cls(grouping=_plain(grouping), partitions=partitions, partitioner=PRESENT)
 
     def asked(self, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
-        """Return this layout with the requested grouping and partitions; an empty or None argument leaves it as it is."""
-        return changed(self, grouping=_plain(grouping) if grouping else self.grouping, partitions=partitions or self.partitions)
+        """Return this layout with the requested grouping and partitions; an empty or None argument leaves it as it is.
+
+        Another number of partitions comes with the present partitioner, since all instances are moved then.
+        """
+        wanted = changed(self, grouping=_plain(grouping) if grouping else self.grouping)
+        if partitions in (None, self.partitions):
+            return wanted
+        return changed(wanted, partitions=partitions, partitioner=PRESENT)
 
     def full_name(self, group: str) -> str:
         """Return a group's full name, which contains the number of the move that made its checkpoint, if one did."""

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.identity import spelling
+from penstock.runtime.lineage import hashed
+from penstock.runtime.partitioner import PRESENT, Partitioner
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio. Multiplying by it mixes the bits of a checksum, which depend on each other."""
@@ -24,9 +26,12 @@ class KeyReader:
     fields: the fields of the event that make up the key.
     event_type: the type of the events, whose fields give the types of the key's parts.
     partitions: the number of partitions of the hop.
+    partitioner: the rule for keys that are integers.
     """
 
-    def __init__(self, fields: tuple[str, ...], event_type: type[Event], partitions: int) -> None:
+    def __init__(
+        self, fields: tuple[str, ...], event_type: type[Event], partitions: int, partitioner: Partitioner = PRESENT
+    ) -> None:
         kinds = field_types(event_type)
         kind = kinds[fields[0]] if len(fields) == 1 else tuple[tuple(kinds[field] for field in fields)]  # type: ignore[misc]
         self.value = attrgetter(*fields)
@@ -34,7 +39,7 @@ class KeyReader:
         spellings = [spelling(kinds[field]) for field in fields]
         self._spellings = spellings if any(spellings) else None
         self.decode = msgpack_decoder(kind).decode
-        self.partitions = partitions
+        self._partitions, self._partitioner = partitions, partitioner
 
     def identities(self, events: Sequence[Any]) -> list[bytes]:
         """Return the encoded keys of events; they are equal if and only if the keys are."""
@@ -58,15 +63,11 @@ class KeyReader:
         return self.buckets_of_keys(list(map(self.value, events)))
 
     def buckets_of_keys(self, keys: list[Any]) -> NDArray[np.int64]:
-        """Return the partition of each key's instance.
-
-        Integers are assigned round-robin, because there are often few of them, and consecutive ones; other keys go by their
-        hash.
-        """
+        """Return the partition of each key's instance."""
         if self._spellings is not None:
             keys = list(map(self._spelled, keys))
         if all(type(key) is int for key in keys):
-            return np.array([key % self.partitions for key in keys], np.int64)
+            return self.buckets_of_integers(_in_64_bits(keys))
         return self._spread_out(keys, self.identities_of(keys))
 
     def buckets_of(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
@@ -74,9 +75,18 @@ class KeyReader:
         return self._spread_out(list(map(self.decode, identities)), identities)
 
     def _spread_out(self, keys: Sequence[Any], identities: Sequence[bytes]) -> NDArray[np.int64]:
-        whole = np.array([key % self.partitions if type(key) is int else -1 for key in keys], np.int64)
-        hashed = (_spread(identities) >> np.uint64(40)) % np.uint64(self.partitions)
-        return np.where(whole >= 0, whole, hashed.astype(np.int64))
+        whole = np.array([type(key) is int for key in keys], bool)
+        integers = _in_64_bits([key if type(key) is int else 0 for key in keys])
+        others = (_spread(identities) >> np.uint64(40)) % np.uint64(self._partitions)
+        return np.where(whole, self.buckets_of_integers(integers), others.astype(np.int64))
+
+    def buckets_of_integers(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the partition of each key's instance, for keys that are integers; see `Partitioner`."""
+        if self._partitioner == "remainder":
+            return keys % self._partitions
+        blocks, places = np.divmod(keys, self._partitions)
+        turns = hashed(blocks, np.zeros_like(blocks)) % self._partitions
+        return (places + turns) % self._partitions
 
     def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
         """Return a hash of 32 bits for each encoded key; it assigns the instances of a partition to pages."""
@@ -85,6 +95,14 @@ class KeyReader:
     def hash(self, identity: bytes, /) -> int:
         """Return the hash of one encoded key."""
         return int(self.hashes([identity])[0])
+
+
+def _in_64_bits(keys: list[int]) -> NDArray[np.int64]:
+    """Return integers as an array; those beyond 64 bits with a sign wrap around."""
+    try:
+        return np.array(keys, np.int64)
+    except OverflowError:
+        return np.array([key & 0xFFFFFFFFFFFFFFFF for key in keys], np.uint64).view(np.int64)
 
 
 def _spread(identities: Sequence[bytes]) -> NDArray[np.uint64]:

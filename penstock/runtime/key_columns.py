@@ -45,8 +45,7 @@ class KeyColumns:
     def buckets(self, columns: pa.RecordBatch) -> NDArray[np.int64]:
         """Return the partition of each event's instance."""
         if self._whole:
-            whole: NDArray[np.int64] = columns.column(self._fields[0]).to_numpy() % self._reader.partitions
-            return whole
+            return self._reader.buckets_of_integers(columns.column(self._fields[0]).to_numpy())
         first, at = self._distinct(columns)
         return self._reader.buckets_of_keys(self._keys(columns, first))[at]
 

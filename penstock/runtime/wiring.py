@@ -17,6 +17,7 @@ from penstock.runtime.key import KeyReader
 from penstock.runtime.key_columns import KeyColumns
 from penstock.runtime.log import LogLevel
 from penstock.runtime.output import SinkFiles, label
+from penstock.runtime.partitioner import PRESENT, Partitioner
 
 
 class WiringReference(msgspec.Struct, frozen=True):
@@ -35,6 +36,7 @@ class WiringReference(msgspec.Struct, frozen=True):
     """The lowest level of the elements' log records that are kept."""
     earlier: tuple[tuple[str, tuple[EarlierForm, ...]], ...] = ()
     """For elements that migrate state, the earlier forms in which it may be stored."""
+    partitioner: Partitioner = PRESENT
 
     def resolve(self) -> "Wiring":
         """Return the wiring, which is made once per process."""
@@ -45,7 +47,15 @@ class WiringReference(msgspec.Struct, frozen=True):
 def _resolve(reference: WiringReference) -> "Wiring":
     topology = reference.application.load().topology().subset(reference.elements, reference.hops, reference.sources)
     grouped = bool(reference.hops) or any(source.name not in reference.sources for source in topology.sources)
-    return Wiring(topology, reference.partitions, reference.sinks, reference.on_error, dict(reference.earlier), grouped=grouped)
+    return Wiring(
+        topology,
+        reference.partitions,
+        reference.sinks,
+        reference.on_error,
+        dict(reference.earlier),
+        reference.partitioner,
+        grouped=grouped,
+    )
 
 
 class Wiring:
@@ -58,6 +68,7 @@ class Wiring:
     sinks: where each sink, and the dead letters, are staged.
     on_error: whether an event that fails becomes a dead letter, or stops the run.
     earlier: for elements that migrate state, the earlier forms in which it may be stored.
+    partitioner: the rule by which integers that are keys are assigned to partitions.
     grouped: whether streams come from other groups, or go to them.
     """
 
@@ -68,6 +79,7 @@ class Wiring:
         sinks: tuple[SinkFiles, ...],
         on_error: Literal["dead-letter", "stop"],
         earlier: Mapping[str, tuple[EarlierForm, ...]] | None = None,
+        partitioner: Partitioner = PRESENT,
         *,
         grouped: bool = False,
     ) -> None:
@@ -82,7 +94,10 @@ class Wiring:
         self.deliveries = [(element, stream) for element in self.keyed for stream in element.inputs]
         """The edges into keyed elements; `Block.target` is an index into this list."""
         self.targets = {edge: number for number, edge in enumerate(self.deliveries)}
-        self.keys = {element.name: KeyReader(element.key, element.inputs[0].event_type, partitions) for element in self.keyed}
+        self.keys = {
+            element.name: KeyReader(element.key, element.inputs[0].event_type, partitions, partitioner)
+            for element in self.keyed
+        }
         self._codecs: dict[type[Event], Codec] = {}
         self.key_columns = {
             element.name: KeyColumns(self.keys[element.name], element.key, self.codec(element.inputs[0].event_type))

@@ -87,13 +87,3 @@ def test_buckets_and_hashes_do_not_depend_on_the_company(partitions, texts):
     identities = keys.identities(events)
     assert [keys.hash(identity) for identity in identities] == keys.hashes(identities).tolist()
     assert np.all((together >= 0) & (together < partitions))
-
-
-def test_few_consecutive_whole_numbers_go_round_robin():
-    from penstock import Event
-
-    class Numbered(Event):
-        number: int
-
-    keys = KeyReader(("number",), Numbered, 4)
-    assert keys.buckets([Numbered(number) for number in range(8)]).tolist() == [0, 1, 2, 3] * 2

@@ -169,7 +169,7 @@ class Move:
                 "with that, except with --master local[*]: change groups or partitions with that master, or leave them."
             )
         for group in self._made:
-            wiring = binding.wiring(group, self._partitions).resolve()
+            wiring = binding.wiring(group, binding.wanted).resolve()
             for hop in range(1, wiring.hops + 1):
                 time_mode_of(wiring, hop)
 
@@ -190,7 +190,7 @@ class Move:
         binding = self._binding
         parts = {group.name: binding.part(group) for group in self._made if _continued_by(group, self._reads(group), begun)}
         wirings = {
-            group.name: binding.wiring(group, self._partitions)
+            group.name: binding.wiring(group, binding.wanted)
             for group in self._made
             if group.name in parts and parts[group.name].hops
         }

@@ -336,7 +336,7 @@ class Binding:
         first = self.layout.first.get(group.name, 0)
         with self.recording.held():  # opening it fences who has it open: not one that has followed this driver
             ledger = Ledger(self.recording.ledger(group.name), group.name, sinks, first, self.options.retain)
-        wiring = self.wiring(group, self.recording.manifest.partitions or 1, tuple(sink.files for sink in sinks))
+        wiring = self.wiring(group, self.layout, tuple(sink.files for sink in sinks))
         known_order = self.recording.manifest.orders.get(group.name, [])
         order = (*known_order, *(bound.source.name for bound in sources if bound.source.name not in known_order))
         bound = BoundGroup(group, topology, [], sinks, ledger, self.recording.checkpoint(group.name), wiring, order)
@@ -346,19 +346,20 @@ class Binding:
         """Return a group's part of the topology."""
         return self.topology.subset(group.elements, group.hops, group.sources)
 
-    def wiring(self, group: Group, partitions: int, sinks: tuple[SinkFiles, ...] = ()) -> WiringReference:
-        """Return the reference by which workers load a group."""
+    def wiring(self, group: Group, layout: Layout, sinks: tuple[SinkFiles, ...] = ()) -> WiringReference:
+        """Return the reference by which workers load a group of a layout."""
         forms = [(name, forms_of(self._state[name])) for name in group.elements if name in self._state]
         return WiringReference(
             self.application,
             group.elements,
             group.hops,
             group.sources,
-            partitions,
+            layout.partitions or 1,  # a run whose first start failed before a session told its number has none
             sinks,
             self.app.on_error,
             self.options.log_level,
             tuple((name, earlier) for name, earlier in forms if earlier),
+            layout.partitioner,
         )
 
     def open_sources(self, group: Group) -> list[BoundSource]:

@@ -1,0 +1,15 @@
+"""Partitioners: the rules by which integers that are keys are assigned to partitions. Other keys go by their hash."""
+
+from typing import Literal
+
+Partitioner = Literal["remainder", "blocks"]
+"""``remainder``: the remainder of the key, divided by the number of partitions. Numbers with a common factor, such as ids that
+end in zeros, share a few partitions or one. Runs that older versions have begun have it.
+
+``blocks``: each block of consecutive integers, as many as there are partitions, has one integer for every partition, in an
+order that a hash of the block turns. Few consecutive keys are spread as evenly as by remainders, and numbers with a stride by a
+hash.
+"""
+
+PRESENT: Partitioner = "blocks"
+"""The partitioner of runs that are begun now, or moved to another number of partitions."""
