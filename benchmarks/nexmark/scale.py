@@ -2,10 +2,10 @@
 
     python benchmarks/nexmark/scale.py [--query q17] [--events 100000000] [--files 100] [--output DIRECTORY]
 
-The events are as model.py has them, but of 50 events 5 are persons and 5 auctions, so that 100 million events have ten million
-keys of each; DuckDB writes them, and says what must come out. A file is a micro-batch. What was measured is kept in DIRECTORY, so
-that the same command goes on after Ctrl-C; scale.svg and scale.md are made of all that is there. 100 million events take 21 GB
-of disk, and the results up to 4 GB for a query.
+The events are as model.py has them, but of 50 events 5 are persons and 5 auctions, so that 100 million events have ten
+million keys of each; DuckDB writes them, and says what must come out. A file is a micro-batch. What was measured is kept
+in DIRECTORY, so that the same command goes on after Ctrl-C; scale.svg and scale.md are made of all that is there. 100
+million events take 18 GB of disk, and the results up to 4 GB for a query.
 """
 
 import argparse
