@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock import App, Event, ProcessingElement, reducers
+from penstock import App, Event, ProcessingElement, Session, Sliding, Tumbling, reducers
 from penstock.app.window import Windowing
 from penstock.app.window.aligned import Aligned
 from penstock.app.window.windowing import microseconds, moment
@@ -62,6 +62,22 @@ def application(declare):
     driver.batch({"Sales": sales((1, 1), (1, 31), (2, 1), (12, 31))})
     driver.finish()
     return [(total.start.month, total.end.month, total.euros) for total in driver.output("Totals")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lengths"),
+    [
+        (Tumbling, {"size": 10.0}),
+        (Tumbling, {"size": 10.0, "offset": 1.0}),
+        (Sliding, {"size": 10.0, "every": 5.0}),
+        (Session, {"gap": 10.0}),
+    ],
+)
+def test_what_stored_windows_mean_is_exact_to_the_microsecond(kind, lengths):
+    """Stored windows are refused if their meaning has changed, and texts round."""
+    for name, seconds in {**lengths, "allowed": 1.0}.items():
+        changed = kind(**{**lengths, "allowed": 1.0, name: seconds + 1e-6})
+        assert changed.meaning() != kind(**lengths, allowed=1.0).meaning()
 
 
 MONTHS = [(1, 2, 3), (2, 3, 3), (12, 1, 4)]

@@ -1,7 +1,7 @@
 """Keyed elements of the batch dialect: what the same element does in the event dialect, whatever the micro-batches."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -234,6 +234,29 @@ def test_a_key_may_be_a_time_or_missing() -> None:
     driver.batch({"Numbers": [Timed(NOON), Timed(None), Timed(NOON)]})
     found = {(one.key, one.seen) for one in driver.output("Out")}
     assert found == {(NOON, 2), (None, 1), (NOON, -2), (None, -1)}
+
+
+class Since(Event):
+    at: datetime = NOON.astimezone(timezone(timedelta(hours=5)))
+    until: datetime | None = None
+
+
+def test_a_time_in_state_begins_with_its_default() -> None:
+    app = App("since")
+    numbers, counted = app.source("Numbers", Timed), app.stream("Counted", Timed)
+    app.sink("Out", counted)
+
+    @app.batch(numbers, emits=counted, key="value", state=Since)
+    def body(batch, at, states):
+        found = {"key": states.at.copy(), "value": np.isnat(states.until).astype(int)}
+        states.at += np.timedelta64(1, "h")
+        return found
+
+    driver = TopologyDriver(app)
+    for _ in range(2):
+        driver.batch({"Numbers": [Timed(None, 1), Timed(None, 2)]})
+    later = NOON + timedelta(hours=1)
+    assert [(one.key, one.value) for one in driver.output("Out")] == [(NOON, 1), (NOON, 1), (later, 1), (later, 1)]
 
 
 def test_nothing_need_be_emitted() -> None:

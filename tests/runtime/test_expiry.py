@@ -33,7 +33,7 @@ def streams(clock):
     return app, reads, said
 
 
-def of_events(clock):
+def of_events(clock, wait=3):
     app, reads, said = streams(clock)
 
     @app.element(reads, key="key", emits=said, timers=clock, expires="10 s")
@@ -42,7 +42,7 @@ def of_events(clock):
 
         def on_event(self, read):
             self.n += 1
-            self.set_timer(at=(read.at if clock == "event" else self.now) + timedelta(seconds=3))
+            self.set_timer(at=(read.at if clock == "event" else self.now) + timedelta(seconds=wait))
 
         def on_timer(self):
             if self.key == "bad":
@@ -52,7 +52,7 @@ def of_events(clock):
     return app
 
 
-def in_columns(clock):
+def in_columns(clock, wait=3):
     app, reads, said = streams(clock)
 
     @app.batch(
@@ -68,7 +68,7 @@ def in_columns(clock):
         np.add.at(states.n, at, 1)
         for place, read in zip(at, batch["at"].to_pylist(), strict=True):
             moment = np.datetime64(read.replace(tzinfo=None), "us") if clock == "event" else states.now
-            states.due[place] = moment + np.timedelta64(3, "s")
+            states.due[place] = moment + np.timedelta64(wait, "s")
 
     return app
 
@@ -86,6 +86,27 @@ def test_what_was_due_fires_before_it_expires(make, clock, seconds, then):
     driver.advance(seconds)
     driver.batch({"Reads": [Read(key, NOON + timedelta(seconds=seconds)) for key in then]})
     assert [out for out in driver.output("Out") if out.key == "a"] == [Said("a", 1)]
+
+
+@pytest.mark.parametrize("make", [of_events, in_columns])
+def test_of_several_each_has_its_own_times(make):
+    """At 11 s the timers of the first two are due, the first has expired, and the third has just come."""
+    driver = TopologyDriver(make("processing"), start=NOON, partitions=1)
+    driver.batch({"Reads": [Read("a", NOON)]})
+    driver.advance(2)
+    driver.batch({"Reads": [Read("b", NOON)]})
+    driver.advance(9)
+    driver.batch({"Reads": [Read("c", NOON)]})
+    assert driver.output("Out") == [Said("a", 1), Said("b", 1)]
+
+
+@pytest.mark.parametrize("make", [of_events, in_columns])
+def test_a_timer_that_is_due_after_the_expiry_does_not_fire(make):
+    driver = TopologyDriver(make("processing", wait=15), start=NOON, partitions=1)
+    driver.batch({"Reads": [Read("a", NOON)]})
+    driver.advance(60)
+    driver.batch({"Reads": [Read("b", NOON)]})
+    assert driver.output("Out") == []
 
 
 def test_what_fails_then_is_a_dead_letter():

@@ -1,5 +1,6 @@
 """Windows of reducers that take many events at once come to what they would one by one: results, letters, counts and state."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -139,6 +140,38 @@ def test_at_once_is_one_by_one(window: Any, data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as at_once:
         one_by_one = outcome(app, batches, 10**9, at_once)
         assert outcome(app, batches, 0, at_once) == one_by_one
+
+
+class Sent(Event):
+    key: str
+    at: datetime
+    paid: datetime
+
+
+class Paid(Event):
+    key: str
+    start: datetime
+    n: int
+
+
+def of_payments(field: str | None) -> App:
+    app = App("payments")
+    sent, paid = app.source("Sent", Sent, event_time="at", lateness=60), app.stream("Paid", Paid)
+    app.aggregate(sent, key="key", window=Tumbling("10 s", at=field), into=paid, n=reducers.count())
+    app.sink("Out", paid)
+    return app
+
+
+@pytest.mark.parametrize("field", [None, "at", "paid"])
+def test_windows_lie_where_their_own_field_says(field: str | None) -> None:
+    """It may be another than that of the source's times."""
+    events = [Sent("ab"[n % 2], T0 + timedelta(seconds=n / 4), T0 + timedelta(seconds=n % 32)) for n in range(96)]
+    driver = TopologyDriver(of_payments(field))
+    driver.batch({"Sent": events})
+    driver.finish()
+    expected = Counter((one.key, int((getattr(one, field or "at") - T0).total_seconds() // 10)) for one in events)
+    found = {(one.key, int((one.start - T0).total_seconds() // 10)): one.n for one in driver.output("Out")}
+    assert found == expected
 
 
 @pytest.mark.parametrize(
