@@ -35,21 +35,25 @@ def readings(rows: int) -> Path:
     return parquet_files(WORK / f"readings-{rows}", tables, PIECES)
 
 
-def run(dialect: str, source: Path, partitions: int, cores: int) -> list[MicroBatch]:
-    """The warm micro-batches of a run that has only so many cores."""
-    place = (WORK / f"{dialect}-{partitions}-{cores}").absolute()
-    shutil.rmtree(place, ignore_errors=True)
-    (place / "events").mkdir(parents=True)
+def splitting(source: Path, partitions: int, log: Path) -> dict[str, str]:
+    """Spark's settings by which each file is read by as many tasks as there are partitions, and the tasks are logged."""
     piece = next(source.glob("*.parquet")).stat().st_size // partitions
-    settings = {
+    return {
         "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": (place / "events").as_uri(),
+        "spark.eventLog.dir": log.as_uri(),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
         "spark.sql.files.openCostInBytes": "1",
         "spark.sql.files.minPartitionNum": str(partitions),
         "spark.sql.files.maxPartitionBytes": str(piece + 1),
     }
+
+
+def run(dialect: str, source: Path, partitions: int, cores: int) -> list[MicroBatch]:
+    """The warm micro-batches of a run that has only so many cores."""
+    place = (WORK / f"{dialect}-{partitions}-{cores}").absolute()
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "events").mkdir(parents=True)
     command = [
         "taskset",
         "-c",
@@ -70,7 +74,7 @@ def run(dialect: str, source: Path, partitions: int, cores: int) -> list[MicroBa
         "--until-idle",
         "--source",
         f"Words=parquet:{source}?max_files=1",
-        *(f"--conf={name}={value}" for name, value in settings.items()),
+        *(f"--conf={name}={value}" for name, value in splitting(source, partitions, place / "events").items()),
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     log = next(path for path in (place / "events").iterdir() if path.is_file())

@@ -217,3 +217,11 @@ def test_a_start_keeps_every_option():
     known = {field.name for field in msgspec.structs.fields(Start)}
     assert {field.name for field in dataclasses.fields(RunOptions)} <= known
     assert JOURNALS
+
+
+def test_a_run_keeps_its_partitioner_until_it_gets_other_partitions():
+    older = msgspec.json.decode(b'{"partitions": 2}', type=Layout)
+    assert Layout.beginning({}, 2).partitioner == "blocks"
+    kept = [older, older.asked({}, None), older.asked({}, 2), older.asked({"Counter": "other"}, None)]
+    assert [layout.partitioner for layout in kept] == ["remainder"] * 4
+    assert older.asked({}, 3).partitioner == "blocks"

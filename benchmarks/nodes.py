@@ -1,0 +1,176 @@
+"""What more nodes bring: measured on one to three, and by a model, which one node gives its costs, on ten and a hundred.
+
+    python benchmarks/nodes.py [--cpu 0.5] [--output FILE.md]
+
+A sum per key of 100,000 keys in the event dialect, from Parquet files, on a standalone cluster whose nodes have a network
+namespace and a share of the processor each (`penstock.bench.cluster`), with one task at a time. It needs root.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from harness import HERE, tell
+from numpy.typing import NDArray
+from partitions import FILES, WARM_UP, readings, splitting
+from schedule import MicroBatch, micro_batches
+from scipy.optimize import nnls
+
+from penstock.bench.cluster import Cluster
+
+WORK = Path("data/benchmarks/nodes")
+MEMORY_MB = 1536
+LEARNED = [(20_000, 2), (200_000, 2), (200_000, 8), (20_000, 32), (200_000, 32)]
+"""Rows of a micro-batch, and partitions, of the runs on one node to which the model is fitted."""
+CHECKED = [(1, 200_000, 12), (2, 200_000, 12), (3, 200_000, 12), (2, 60_000, 6), (3, 60_000, 6)]
+"""Nodes, rows and partitions of the runs that it is checked with; none of them was learned from."""
+LARGER = [1, 3, 10, 30, 100, 300]
+ROWS_OF_NODE = 200_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """The warm micro-batches of a run.
+
+    Parameters
+    ----------
+    driver: processor seconds that the driver has used in the whole run.
+    """
+
+    rows: int
+    partitions: int
+    batches: Sequence[MicroBatch]
+    driver: float
+
+    @property
+    def seconds(self) -> float:
+        """Of a micro-batch, the median."""
+        return median(batch.seconds for batch in self.batches)
+
+    def tasks(self, stage: int) -> float:
+        """Seconds of a task of the first stage (0), which reads, or of the second, which has state; the mean."""
+        return float(np.mean([task for batch in self.batches for task in _stages(batch)[stage]]))
+
+    @property
+    def besides(self) -> float:
+        """Seconds of a micro-batch in which no task runs; the median. One node runs one task at a time."""
+        return median(batch.seconds - sum(map(sum, _stages(batch))) for batch in self.batches)
+
+
+def _stages(batch: MicroBatch) -> list[list[float]]:
+    return [stage.tasks for job in batch.jobs for _, stage in sorted(job.stages.items()) if stage.tasks]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a micro-batch is made of, in seconds.
+
+    Parameters
+    ----------
+    alone: what the driver does besides, whatever the tasks. pause: between two tasks on one core.
+    stages: by stage what a task takes as such, for each row, and for each block that it sends or gets.
+    driver: processor time of the driver for each task.
+    """
+
+    alone: float
+    pause: float
+    stages: tuple[tuple[float, float, float], tuple[float, float, float]]
+    driver: float
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> "Costs":
+        """Fit the costs to runs on one node, by least squares of which none is negative."""
+        rows = [[1.0, run.rows / run.partitions, run.partitions] for run in runs]
+        read, fold = (tuple(_fitted(rows, [run.tasks(stage) for run in runs])) for stage in (0, 1))
+        alone, pause = _fitted([[1.0, 2.0 * run.partitions] for run in runs], [run.besides for run in runs])
+        tasks = [[1.0, 2.0 * run.partitions * FILES] for run in runs]
+        return cls(alone, pause, (read, fold), _fitted(tasks, [run.driver for run in runs])[1])  # type: ignore[arg-type]
+
+    def seconds(self, rows: float, partitions: int, nodes: int) -> float:
+        """Of a micro-batch: each stage takes as long as the node with the most tasks, or as the driver to start all of them."""
+        total = self.alone
+        for task, row, block in self.stages:
+            one = task + row * rows / partitions + block * partitions + self.pause
+            total += max(-(-partitions // nodes) * one, self.driver * partitions + one)
+        return total
+
+
+def _fitted(given: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
+    """Least squares of relative errors."""
+    weight: NDArray[np.float64] = 1 / np.asarray(seconds)
+    found, _ = nnls(np.asarray(given) * weight[:, None], np.ones(len(seconds)))
+    return [float(value) for value in found]
+
+
+def measure(nodes: int, rows: int, partitions: int, cpu: float) -> Run:
+    """Run the application on a cluster."""
+    place = (WORK / f"{nodes}-{rows}-{partitions}").absolute()
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "events").mkdir(parents=True)
+    source = readings(rows)
+    with Cluster(nodes, cpu=cpu, memory=MEMORY_MB, directory=place / "cluster", isolated=True) as cluster:
+        settings = {**cluster.conf, **splitting(source, partitions, place / "events")}
+        command = [sys.executable, "-m", "penstock", "run", HERE / "apps" / "sums.py", "--until-idle", "--name", "run"]
+        command += ["--runs", place, "--master", cluster.master, "--partitions", str(partitions)]
+        command += ["--source", f"Words=parquet:{source}?max_files=1"]
+        command += [f"--conf={name}={value}" for name, value in settings.items()]
+        path = {"PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])}
+        running = cluster.driver.spawn(command, place / "said.log", path)
+        if running.wait():
+            sys.exit(f"The run on {nodes} nodes has failed; {place / 'said.log'} has the reason.")
+        driver = cluster.driver.usage().processor_seconds
+    log = next(path for path in (place / "events").iterdir() if path.is_file())
+    batches = list(micro_batches(log, place / "run" / "progress.jsonl"))[WARM_UP:]
+    run = Run(rows, partitions, batches, driver)
+    print(f"    {nodes} nodes, {rows:,} rows, {partitions} partitions: {run.seconds:.2f} s", file=sys.stderr, flush=True)
+    return run
+
+
+def checks(costs: Costs, cpu: float) -> Iterator[tuple[str, ...]]:
+    """Seconds of a micro-batch on one to three nodes, as the model has them and as they are."""
+    for nodes, rows, partitions in CHECKED:
+        run, expected = measure(nodes, rows, partitions, cpu), costs.seconds(rows, partitions, nodes)
+        error = expected / run.seconds - 1
+        yield f"{nodes}", f"{rows:,}", f"{partitions}", f"{run.seconds:.2f}", f"{expected:.2f}", f"{error:+.0%}"
+
+
+def larger(costs: Costs) -> Iterator[tuple[str, ...]]:
+    """What the model says of more nodes, each with as many rows: with a task a node and stage, and with sixteen."""
+    for tasks in (1, 16):
+        alone = costs.seconds(ROWS_OF_NODE * tasks, tasks, tasks)
+        for nodes in LARGER:
+            cores = nodes * tasks
+            took = costs.seconds(ROWS_OF_NODE * cores, cores, cores)
+            driver = 2 * cores * costs.driver
+            yield (
+                f"{nodes}",
+                f"{tasks}",
+                f"{took:.1f}",
+                f"{alone / took:.0%}",
+                f"{cores * ROWS_OF_NODE / took:,.0f}",
+                f"{driver:.1f}",
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cpu", type=float, default=0.5, help="of a node, in cores")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    costs = Costs.of([measure(1, rows, partitions, options.cpu) for rows, partitions in LEARNED])
+    print(costs)
+    columns = ("nodes", "rows", "partitions", "s a micro-batch, measured", "predicted", "error")
+    tell(f"{options.cpu} of a core a node", columns, checks(costs, options.cpu), options.output)
+    columns = ("nodes", "cores of each", "s a micro-batch, predicted", "efficiency", "rows/s", "the driver's part (s)")
+    more = None if options.output is None else options.output.with_stem(f"{options.output.stem}-larger")
+    tell(f"{ROWS_OF_NODE:,} rows a core and micro-batch", columns, larger(costs), more)
+
+
+if __name__ == "__main__":
+    main()
