@@ -211,7 +211,7 @@ class _Chosen(Reducer[Any]):
 
     def merge_all(self, states: Iterable[Any]) -> Any:
         known = [state for state in states if state is not None]
-        if all(type(state) is int for state in known):
+        if set(map(type, known)) <= {int}:
             return self._best(known) if known else None
         return super().merge_all(known)
 

@@ -175,7 +175,7 @@ class Auditor:
         replay = Replay(
             self._app,
             self._sources,
-            self._manifest.partitions or 1,
+            self._manifest.layout,
             lambda sink, event: self._sample.has(event, keys.get(sink, ())),
         )
         replay.read.clear()

@@ -10,6 +10,7 @@ from penstock.app.application import App
 from penstock.app.window.windowing import FOREVER, SECOND
 from penstock.connectors.source import BoundSource, Reread
 from penstock.kinds.identity import identity
+from penstock.runs.layout import Layout
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import LAST, SOURCE_SHIFT, LineageColumns
@@ -98,12 +99,13 @@ class Replay(TopologyDriver):
 
     Parameters
     ----------
-    sources: the sources, by name. partitions: the number of partitions of the run.
+    sources: the sources, by name. layout: the layout of the run, on which the order of some events depends.
     keeps: whether a result is to be compared, given its sink's label and the event.
     """
 
-    def __init__(self, app: App, sources: dict[str, BoundSource], partitions: int, keeps: Callable[[str, Any], bool]) -> None:
-        super().__init__(app, partitions=partitions, dead_letters=True)
+    def __init__(self, app: App, sources: dict[str, BoundSource], layout: Layout, keeps: Callable[[str, Any], bool]) -> None:
+        super().__init__(app, partitions=layout.partitions or 1, dead_letters=True)
+        self._partitioner = layout.partitioner
         self.sources, self._keeps = sources, keeps
         self._stage = _Stage
         self.rows: dict[str, list[ExpectedRow]] = {}

@@ -13,8 +13,10 @@ from penstock.runs.layout import Layout
 from penstock.storage import durable
 from penstock.storage.reach import reaching
 
-FORMAT = 1
-"""The version of the format of all files of a run; a run in another format is refused."""
+FORMAT = 2
+"""The version of the format of all files of a run."""
+READ = (1, FORMAT)
+"""The formats that can be read; a run in another one is refused. Format 1 knew one partitioner, ``remainder``."""
 
 Form = TypeVar("Form", bound="Head")
 Mode = Literal["micro-batches", "real time"]
@@ -134,11 +136,14 @@ def stored_manifest(run: Path) -> Manifest | None:
     head = head_of(run)
     if head is None:
         return None
-    if head.format != FORMAT:
+    if head.format not in READ:
         raise ConfigurationError(
             f"{run} {_of_another_version(head)}: go on with that version, start afresh with --fresh, or choose another --name."
         )
-    return _decoded(run, Manifest)
+    manifest = _decoded(run, Manifest)
+    if manifest is not None:
+        manifest.format = FORMAT
+    return manifest
 
 
 def manifest_of(run: Path) -> Manifest:
@@ -151,7 +156,7 @@ def manifest_of(run: Path) -> Manifest:
     try:
         content = _read(run / MANIFEST)
         head = msgspec.json.decode(content, type=Head)
-        if head.format == FORMAT:
+        if head.format in READ:
             return msgspec.json.decode(content, type=Manifest)
     except FileNotFoundError:
         raise SourceError(f"{run} is not the directory of a run: it has no {MANIFEST}.") from None
@@ -169,7 +174,7 @@ def is_run(directory: Path) -> bool:
 
 def _of_another_version(head: Head) -> str:
     whose = f"is a run in format {head.format}" if head.format else "is a run of before Penstock's first release"
-    return f"{whose}, and this version reads format {FORMAT}"
+    return f"{whose}, and this version reads formats {' and '.join(map(str, READ))}"
 
 
 def _decoded(run: Path, form: type[Form]) -> Form | None:

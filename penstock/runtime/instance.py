@@ -24,7 +24,9 @@ class Instance(msgspec.Struct, Generic[State], array_like=True):
     @property
     def next_due(self) -> float | None:
         """When the earlier of its timers is due; None without a timer."""
-        return min((time for time in (self.due, self.interval) if time is not None), default=None)
+        if self.due is None or self.interval is None:
+            return self.interval if self.due is None else self.due
+        return min(self.due, self.interval)
 
 
 decode_shallow: Callable[[Any], Instance[Any]] = msgspec.msgpack.Decoder(Instance[msgspec.Raw]).decode

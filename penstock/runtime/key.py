@@ -12,7 +12,7 @@ from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.identity import spelling
 from penstock.runtime.lineage import hashed
-from penstock.runtime.partitioner import PRESENT, Partitioner
+from penstock.runtime.partitioner import PRESENT, UNTURNED, Partitioner
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio. Multiplying by it mixes the bits of a checksum, which depend on each other."""
@@ -67,7 +67,7 @@ class KeyReader:
         if self._spellings is not None:
             keys = list(map(self._spelled, keys))
         if all(type(key) is int for key in keys):
-            return self.buckets_of_integers(_in_64_bits(keys))
+            return self.buckets_of_integers(self._in_64_bits(keys))
         return self._spread_out(keys, self.identities_of(keys))
 
     def buckets_of(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
@@ -76,7 +76,7 @@ class KeyReader:
 
     def _spread_out(self, keys: Sequence[Any], identities: Sequence[bytes]) -> NDArray[np.int64]:
         whole = np.array([type(key) is int for key in keys], bool)
-        integers = _in_64_bits([key if type(key) is int else 0 for key in keys])
+        integers = self._in_64_bits([key if type(key) is int else 0 for key in keys])
         others = (_spread(identities) >> np.uint64(40)) % np.uint64(self._partitions)
         return np.where(whole, self.buckets_of_integers(integers), others.astype(np.int64))
 
@@ -86,7 +86,17 @@ class KeyReader:
             return keys % self._partitions
         blocks, places = np.divmod(keys, self._partitions)
         turns = hashed(blocks, np.zeros_like(blocks)) % self._partitions
-        return (places + turns) % self._partitions
+        is_turned = (blocks < -UNTURNED) | (blocks >= UNTURNED)
+        return (places + turns * is_turned) % self._partitions
+
+    def _in_64_bits(self, keys: list[int]) -> NDArray[np.int64]:
+        """Return integers as an array; for those beyond 64 bits with a sign, others that have the same partition."""
+        try:
+            return np.array(keys, np.int64)
+        except OverflowError:
+            if self._partitioner == "remainder":
+                return np.array([key % self._partitions for key in keys], np.int64)
+            return np.array([key & 0xFFFFFFFFFFFFFFFF for key in keys], np.uint64).view(np.int64)
 
     def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
         """Return a hash of 32 bits for each encoded key; it assigns the instances of a partition to pages."""
@@ -95,14 +105,6 @@ class KeyReader:
     def hash(self, identity: bytes, /) -> int:
         """Return the hash of one encoded key."""
         return int(self.hashes([identity])[0])
-
-
-def _in_64_bits(keys: list[int]) -> NDArray[np.int64]:
-    """Return integers as an array; those beyond 64 bits with a sign wrap around."""
-    try:
-        return np.array(keys, np.int64)
-    except OverflowError:
-        return np.array([key & 0xFFFFFFFFFFFFFFFF for key in keys], np.uint64).view(np.int64)
 
 
 def _spread(identities: Sequence[bytes]) -> NDArray[np.uint64]:

@@ -7,9 +7,11 @@ Partitioner = Literal["remainder", "blocks"]
 end in zeros, share a few partitions or one. Runs that older versions have begun have it.
 
 ``blocks``: each block of consecutive integers, as many as there are partitions, has one integer for every partition, in an
-order that a hash of the block turns. Few consecutive keys are spread as evenly as by remainders, and numbers with a stride by a
-hash.
+order that a hash of the block turns; but of the `UNTURNED` blocks on each side of zero, all have the same order. So the first
+few numbers are spread as evenly as by remainders, and numbers with a stride as by a hash.
 """
+
+UNTURNED = 16
 
 PRESENT: Partitioner = "blocks"
 """The partitioner of runs that are begun now, or moved to another number of partitions."""

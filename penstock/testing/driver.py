@@ -27,6 +27,7 @@ from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.modes import refuse_in_memory
 from penstock.runtime.output import LETTERS, MemoryOutput
 from penstock.runtime.pages import MemoryStore
+from penstock.runtime.partitioner import PRESENT, Partitioner
 from penstock.runtime.stage import Stage
 from penstock.runtime.tally import ElementTally, Tally
 from penstock.runtime.wire import TALLY
@@ -113,13 +114,14 @@ class TopologyDriver:
         self._committed = _Committed(stores)
         self._start = start
         self._crash_at: int | None = None
+        self._partitioner: Partitioner = PRESENT
         self._hop: type[Hop] = Hop
         self._stage: type[Stage] = Stage
 
     @cached_property
     def _wiring(self) -> Wiring:
         earlier = {name: forms for name, schema in self._state.items() if (forms := forms_of(schema))}
-        return Wiring(self._topology, self._partitions, (), self._on_error, earlier)
+        return Wiring(self._topology, self._partitions, (), self._on_error, earlier, self._partitioner)
 
     def upgraded(self, app: App) -> "TopologyDriver":
         """Return a driver for another version of the application, which continues from this driver's state as a restart does.

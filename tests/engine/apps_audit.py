@@ -85,3 +85,36 @@ class Place:
 full = App("full")
 taken = full.source("Words", Word)
 full.sink("Out", taken, uri=Place())
+
+
+class Number(Event):
+    key: int
+
+
+class Seen(Event):
+    key: int = 0
+    order: list[int] = []
+
+
+ordered = App("ordered")
+of_many = ordered.source("Numbers", Number)
+at_end, orders = ordered.stream("AtEnd", Seen), ordered.stream("Orders", Seen)
+ordered.sink("Out", orders)
+
+
+@ordered.element(of_many, key="key", emits=at_end)
+class Each(ProcessingElement):
+    def on_event(self, number):
+        pass
+
+    def on_batch(self):
+        yield at_end(0, [self.key])
+
+
+@ordered.element(at_end, key="key", emits=orders)
+class Order(ProcessingElement):
+    order: list[int] = []
+
+    def on_event(self, one):
+        self.order = self.order + one.order
+        yield orders(0, self.order)

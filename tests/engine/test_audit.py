@@ -199,6 +199,20 @@ def test_a_result_that_is_missing_is_shown_with_its_input(run_app, words, tmp_pa
     assert ended.exit_code == 0, "what was committed before need not be there any more"
 
 
+@pytest.mark.parametrize("partitioner", ["remainder", "blocks"])
+def test_a_replay_puts_instances_where_the_run_had_them(run_app, tmp_path, monkeypatch, partitioner):
+    """The order in which instances' results reach the next element is that of their partitions."""
+    monkeypatch.setattr("penstock.runs.layout.PRESENT", partitioner)
+    (tmp_path / "numbers.jsonl").write_text("".join(f'{{"key": {number}}}\n' for number in range(100, 140)))
+    sources = {"Numbers": f"jsonl:{tmp_path}/numbers.jsonl"}
+    result = run_app("ordered", file=APPS, sources=sources, partitions=2)
+    assert json.loads((result.directory / "manifest.json").read_text())["layout"]["partitioner"] == partitioner
+    monkeypatch.undo()
+    audit = audited(result, "ordered", sources)
+    assert audit.verdict == "sound", audit.to_text()
+    assert audit.exact
+
+
 def test_a_sample_has_a_row_in_both_places_or_in_neither(run_app, words):
     sources = words(*(f"word {number}" for number in range(200)))
     result = run_app("passed", file=APPS, sources=sources)

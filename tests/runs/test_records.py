@@ -123,7 +123,7 @@ def test_nothing_is_there_before_the_first_start(tmp_path):
 @pytest.mark.parametrize(
     ("content", "whose"),
     [
-        ({"format": FORMAT + 1, "run": "1234"}, f"is a run in format {FORMAT + 1}, and this version reads format {FORMAT}"),
+        ({"format": FORMAT + 1, "run": "1234"}, f"is a run in format {FORMAT + 1}, and this version reads formats 1 and {FORMAT}"),
         ({"run": "1234", "application": "words"}, "is a run of before Penstock's first release"),
     ],
 )
@@ -210,6 +210,12 @@ def test_a_group_reads_its_streams_in_the_order_in_which_spark_knows_them(tmp_pa
         with pytest.raises(IncompatibleStateError, match="has read As, Bs in this order"):
             binding.recording.fix_order("after", ["Bs", "As"])
         binding.recording.release()
+
+
+def test_a_run_of_format_1_is_read_and_goes_on_in_this_one(tmp_path):
+    manifest(format=1).write(tmp_path)
+    assert manifest_of(tmp_path) == manifest(format=1)
+    assert stored_manifest(tmp_path) == manifest(format=FORMAT), "older versions, which know no partitioner, refuse it then"
 
 
 def test_a_start_keeps_every_option():

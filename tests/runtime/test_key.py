@@ -99,9 +99,25 @@ def test_integers_live_where_earlier_versions_have_put_them():
         mixed ^= mixed >> 31
         return mixed - 2**64 if mixed >= 2**63 else mixed
 
-    numbers = [0, 1, 2, 6, 7, 700, 10**15, -1, -(2**63), 2**63 - 1]
+    numbers = [700, 10**15, -1000, -(2**63), 2**63 - 1]
     assert buckets(numbers, 7) == [(number % 7 + turn(number // 7) % 7) % 7 for number in numbers]
-    assert buckets(numbers, 7, "remainder") == [number % 7 for number in numbers]
+    few = [*range(7 * 16), *range(-7 * 16, 0)]
+    assert buckets(few, 7) == [number % 7 for number in few]
+    assert buckets([7 * 16, -7 * 16 - 1], 7) == [turn(16) % 7, (6 + turn(-17)) % 7]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 7, 16])
+def test_integers_of_older_runs_live_at_their_remainders(partitions):
+    numbers = [0, 1, -1, 700, 10**15, -(2**63), 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1]
+    assert buckets(numbers, partitions, "remainder") == [number % partitions for number in numbers]
+    key = KeyReader(("number",), Numbered, partitions, "remainder")
+    assert key.buckets_of(key.identities(map(Numbered, numbers))).tolist() == [number % partitions for number in numbers]
+
+
+@pytest.mark.parametrize("partitions", range(1, 65))
+def test_the_first_few_keys_are_spread_evenly(partitions):
+    counts = np.bincount(buckets(range(1, 10 * partitions + 1), partitions), minlength=partitions)
+    assert counts.tolist() == [10] * partitions
 
 
 @given(st.integers(-(2**40), 2**40), st.integers(1, 9))

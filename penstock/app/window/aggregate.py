@@ -37,7 +37,7 @@ class Reducing(ProcessingElement):
     @classmethod
     def merged(cls, parts: Sequence[Any]) -> Any:
         """Return an instance merged from the parts of a window, in order; only valid if `merges_apart`."""
-        return cls(*(reducer.merge_all([getattr(part, state) for part in parts]) for state, reducer in cls.states))
+        return cls(*(reducer.merge_all(list(map(attrgetter(state), parts))) for state, reducer in cls.states))
 
     @classmethod
     def meaning(cls) -> list[list[Any]]:

@@ -237,20 +237,21 @@ class Panes(Windowed):
 
     def is_due(self) -> bool:
         """Whether the watermark has passed the end of a window."""
-        return bool(self.open) and self.windowing.end(self._first()) <= self._mark
+        return bool(self.open) and self.windowing.end(self._first(min(self.open))) <= self._mark
 
     def step(self) -> Iterator[Emission]:
         """Close the first window, and drop its first pane, which no other window needs."""
-        start = self._first()
-        whole = self._merged(start, self.windowing.end(start))
-        self.skip()
+        panes = sorted(self.open)
+        start = self._first(panes[0])
+        whole = self._merged(panes, start, self.windowing.end(start))
+        self._leave(panes, start)
         yield from emissions(whole.on_close())
 
     def undo(self) -> Callable[[], None] | None:
         """Return a function that restores the windows, for reducers only: closing a window does not change their states."""
         if not (issubclass(self.body, Reducing) and self.body.merges_apart):
             return None
-        before, following = self.open, self.next
+        before, following = dict(self.open), self.next
 
         def back() -> None:
             self.open, self.next = before, following
@@ -260,36 +261,40 @@ class Panes(Windowed):
     def on_timer(self) -> Iterator[Emission]:
         """Close all windows whose ends the watermark has passed."""
         windowing: Sliding = self.windowing
-        while self.open and (end := windowing.end(start := self._first())) <= self._mark:
-            whole = self._merged(start, end)
-            self._leave(start)
+        panes, mark, end = sorted(self.open), self._mark, None
+        while panes and (end := windowing.end(start := self._first(panes[0]))) <= mark:
+            whole = self._merged(panes, start, end)
+            self._leave(panes, start)
             yield from emissions(whole.on_close())
-        self.rearm()
+        self._wake(end if panes else None)
 
     def skip(self) -> None:
         """Skip the first window: go on to the next one."""
-        self._leave(self._first())
+        panes = sorted(self.open)
+        self._leave(panes, self._first(panes[0]))
 
-    def _leave(self, start: int) -> None:
+    def _leave(self, panes: list[int], start: int) -> None:
+        """Go on to the window after one, given the panes' starts in order; drop the panes that no window needs any more."""
         self.next = start + self.windowing.every_us
-        self.open = {pane: part for pane, part in self.open.items() if pane >= self.next}
+        while panes and panes[0] < self.next:
+            del self.open[panes.pop(0)]
 
-    def _merged(self, start: int, end: int) -> Any:
-        """Return the state of a window, merged from its panes."""
-        panes = [self.open[pane].state for pane in sorted(self.open) if pane < end]
+    def _merged(self, panes: list[int], start: int, end: int) -> Any:
+        """Return the state of a window, merged from its panes; given the starts of all panes in order."""
+        states = [self.open[pane].state for pane in panes[: bisect_left(panes, end)]]
         if issubclass(self.body, Reducing) and self.body.merges_apart:
-            return self._enter(self.body.merged(panes), start, end)
+            return self._enter(self.body.merged(states), start, end)
         whole = self._enter(self.body(), start, end)
-        for state in panes:
+        for state in states:
             whole.merge(copied(state))  # a copy: merge may keep parts of it, and other windows need the pane unchanged
         return self._enter(whole, start, end)
 
-    def _first(self) -> int:
-        """The start of the first window that has not closed and holds a pane."""
+    def _first(self, pane: int) -> int:
+        """Return the start of the first window that has not closed and holds a pane, given the first pane's start."""
         windowing: Sliding = self.windowing
         fired = self._fired
         after = windowing.pane(fired - windowing.size_us) + windowing.every_us if fired > -FOREVER else -FOREVER
-        return max(self.next, after, min(self.open) - windowing.size_us + windowing.every_us)
+        return max(self.next, after, pane - windowing.size_us + windowing.every_us)
 
     def is_empty(self) -> bool:
         """Whether no pane is kept."""
@@ -297,7 +302,7 @@ class Panes(Windowed):
 
     def rearm(self) -> None:
         """Set the timer for the end of the first window."""
-        self._wake(self.windowing.end(self._first()) if self.open else None)
+        self._wake(self.windowing.end(self._first(min(self.open))) if self.open else None)
 
 
 def _clock(zone: str, time: int) -> int:
