@@ -1,5 +1,7 @@
 """What more nodes bring: measured on one to three, and by a model, which one node gives its costs, on ten and a hundred.
 
+A node is half a core here, the driver has what it takes of the machine.
+
     python benchmarks/nodes.py [--cpu 0.5] [--output FILE.md]
 
 A sum per key of 100,000 keys in the event dialect, from Parquet files, on a standalone cluster whose nodes have a network
@@ -10,25 +12,28 @@ import argparse
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 from harness import HERE, tell
 from numpy.typing import NDArray
-from partitions import FILES, WARM_UP, readings, splitting
+from partitions import WARM_UP, readings, splitting
 from schedule import MicroBatch, micro_batches
 from scipy.optimize import nnls
 
 from penstock.bench.cluster import Cluster
 
 WORK = Path("data/benchmarks/nodes")
+EVERY_S = 0.5
 MEMORY_MB = 1536
-LEARNED = [(20_000, 2), (200_000, 2), (200_000, 8), (20_000, 32), (200_000, 32)]
+LEARNED = [(200_000, 1), (20_000, 2), (200_000, 2), (200_000, 8), (20_000, 32), (200_000, 32)]
 """Rows of a micro-batch, and partitions, of the runs on one node to which the model is fitted."""
-CHECKED = [(1, 200_000, 12), (2, 200_000, 12), (3, 200_000, 12), (2, 60_000, 6), (3, 60_000, 6)]
+CHECKED = [(1, 200_000, 12), (2, 200_000, 12), (3, 200_000, 12), (2, 200_000, 2), (3, 200_000, 3), (3, 60_000, 6)]
 """Nodes, rows and partitions of the runs that it is checked with; none of them was learned from."""
 LARGER = [1, 3, 10, 30, 100, 300]
 ROWS_OF_NODE = 200_000
@@ -40,7 +45,7 @@ class Run:
 
     Parameters
     ----------
-    driver: processor seconds that the driver has used in the whole run.
+    driver: processor seconds that the driver uses for a micro-batch.
     """
 
     rows: int
@@ -56,6 +61,12 @@ class Run:
     def tasks(self, stage: int) -> float:
         """Seconds of a task of the first stage (0), which reads, or of the second, which has state; the mean."""
         return float(np.mean([task for batch in self.batches for task in _stages(batch)[stage]]))
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of a stage's tasks over their mean; the median over stages and micro-batches."""
+        stages = [tasks for batch in self.batches for tasks in _stages(batch)]
+        return median(float(np.std(tasks, ddof=1) / np.mean(tasks)) for tasks in stages if len(tasks) > 1)
 
     @property
     def besides(self) -> float:
@@ -75,13 +86,14 @@ class Costs:
     ----------
     alone: what the driver does besides, whatever the tasks. pause: between two tasks on one core.
     stages: by stage what a task takes as such, for each row, and for each block that it sends or gets.
-    driver: processor time of the driver for each task.
+    driver: processor time of the driver for each task. spread: of a stage's tasks, the standard deviation over the mean.
     """
 
     alone: float
     pause: float
     stages: tuple[tuple[float, float, float], tuple[float, float, float]]
     driver: float
+    spread: float
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> "Costs":
@@ -89,15 +101,20 @@ class Costs:
         rows = [[1.0, run.rows / run.partitions, run.partitions] for run in runs]
         read, fold = (tuple(_fitted(rows, [run.tasks(stage) for run in runs])) for stage in (0, 1))
         alone, pause = _fitted([[1.0, 2.0 * run.partitions] for run in runs], [run.besides for run in runs])
-        tasks = [[1.0, 2.0 * run.partitions * FILES] for run in runs]
-        return cls(alone, pause, (read, fold), _fitted(tasks, [run.driver for run in runs])[1])  # type: ignore[arg-type]
+        driver = _fitted([[1.0, 2.0 * run.partitions] for run in runs], [run.driver for run in runs])[1]
+        spread = median(run.spread for run in runs if run.partitions > 1)
+        return cls(alone, pause, (read, fold), driver, spread)  # type: ignore[arg-type]
 
     def seconds(self, rows: float, partitions: int, nodes: int) -> float:
-        """Of a micro-batch: each stage takes as long as the node with the most tasks, or as the driver to start all of them."""
-        total = self.alone
+        """Of a micro-batch: each stage takes as long as the node with the most work, or as the driver to start all tasks.
+
+        The most of n normal numbers is some sqrt(2 ln n) standard deviations above the mean.
+        """
+        total, waves = self.alone, -(-partitions // nodes)
         for task, row, block in self.stages:
-            one = task + row * rows / partitions + block * partitions + self.pause
-            total += max(-(-partitions // nodes) * one, self.driver * partitions + one)
+            one = task + row * rows / partitions + block * partitions
+            slowest = self.spread * one * (2 * waves * log(nodes)) ** 0.5
+            total += max(waves * (one + self.pause) + slowest, self.driver * partitions + one)
         return total
 
 
@@ -122,12 +139,17 @@ def measure(nodes: int, rows: int, partitions: int, cpu: float) -> Run:
         command += [f"--conf={name}={value}" for name, value in settings.items()]
         path = {"PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])}
         running = cluster.driver.spawn(command, place / "said.log", path)
-        if running.wait():
+        used: list[tuple[float, float]] = []
+        while running.poll() is None:
+            used.append((time.time(), cluster.driver.usage().processor_seconds))
+            time.sleep(EVERY_S)
+        if running.returncode:
             sys.exit(f"The run on {nodes} nodes has failed; {place / 'said.log'} has the reason.")
-        driver = cluster.driver.usage().processor_seconds
-    log = next(path for path in (place / "events").iterdir() if path.is_file())
-    batches = list(micro_batches(log, place / "run" / "progress.jsonl"))[WARM_UP:]
-    run = Run(rows, partitions, batches, driver)
+    recorded = next(path for path in (place / "events").iterdir() if path.is_file())
+    batches = list(micro_batches(recorded, place / "run" / "progress.jsonl"))[WARM_UP:]
+    begun, ended = batches[0].jobs[0].began, batches[-1].jobs[-1].ended
+    first, last = np.interp([begun, ended], *zip(*used, strict=True))
+    run = Run(rows, partitions, batches, float(last - first) / len(batches))
     print(f"    {nodes} nodes, {rows:,} rows, {partitions} partitions: {run.seconds:.2f} s", file=sys.stderr, flush=True)
     return run
 
@@ -141,7 +163,7 @@ def checks(costs: Costs, cpu: float) -> Iterator[tuple[str, ...]]:
 
 
 def larger(costs: Costs) -> Iterator[tuple[str, ...]]:
-    """What the model says of more nodes, each with as many rows: with a task a node and stage, and with sixteen."""
+    """What the model says of more nodes, each with as many rows and keys: with a task a node and stage, and with sixteen."""
     for tasks in (1, 16):
         alone = costs.seconds(ROWS_OF_NODE * tasks, tasks, tasks)
         for nodes in LARGER:
@@ -167,9 +189,9 @@ def main() -> None:
     print(costs)
     columns = ("nodes", "rows", "partitions", "s a micro-batch, measured", "predicted", "error")
     tell(f"{options.cpu} of a core a node", columns, checks(costs, options.cpu), options.output)
-    columns = ("nodes", "cores of each", "s a micro-batch, predicted", "efficiency", "rows/s", "the driver's part (s)")
+    columns = ("nodes", "tasks of each", "s a micro-batch, predicted", "efficiency", "rows/s", "the driver's part (s)")
     more = None if options.output is None else options.output.with_stem(f"{options.output.stem}-larger")
-    tell(f"{ROWS_OF_NODE:,} rows a core and micro-batch", columns, larger(costs), more)
+    tell(f"{ROWS_OF_NODE:,} rows a task and micro-batch, {options.cpu} of a core a task", columns, larger(costs), more)
 
 
 if __name__ == "__main__":

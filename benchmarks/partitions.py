@@ -37,15 +37,15 @@ def readings(rows: int) -> Path:
 
 def splitting(source: Path, partitions: int, log: Path) -> dict[str, str]:
     """Spark's settings by which each file is read by as many tasks as there are partitions, and the tasks are logged."""
-    piece = next(source.glob("*.parquet")).stat().st_size // partitions
+    largest = max(file.stat().st_size for file in source.glob("*.parquet"))
     return {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": log.as_uri(),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
-        "spark.sql.files.openCostInBytes": "1",
+        "spark.sql.files.openCostInBytes": str(partitions),  # so that no last piece of a few bytes is a task of its own
         "spark.sql.files.minPartitionNum": str(partitions),
-        "spark.sql.files.maxPartitionBytes": str(piece + 1),
+        "spark.sql.files.maxPartitionBytes": str(largest + 1),
     }
 
 

@@ -1,11 +1,13 @@
 """NEXMark's queries over a long input with ten million keys: rows a second and memory, from the first micro-batch to the last.
 
-    python benchmarks/nexmark/scale.py [--query q17] [--events 100000000] [--files 100] [--output DIRECTORY]
+    python benchmarks/nexmark/scale.py [--query q17] [--rate 100] [--events 50000000] [--files 100] [--output DIRECTORY]
 
-The events are as model.py has them, but of 50 events 5 are persons and 5 auctions, so that 100 million events have ten
-million keys of each; DuckDB writes them, and says what must come out. A file is a micro-batch. What was measured is kept
-in DIRECTORY, so that the same command goes on after Ctrl-C; scale.svg and scale.md are made of all that is there. 100
-million events take 18 GB of disk, and the results up to 4 GB for a query.
+The events are as model.py has them, but of 50 events 10 are persons and 10 auctions, so that 50 million events are of ten
+million auctions; DuckDB writes them, and says what must come out. RATE is the events of a second of event time, and so says
+how many keys there are at once: at 100, query 17, which counts by day, has 1.7 million auctions a day, and at 600 all of them
+are of one day. A file is a micro-batch. What was measured is kept in DIRECTORY, so that the same command goes on after Ctrl-C;
+scale.svg and scale.md are made of all that is there. 50 million events take 7 GB of disk, and the results up to 4 GB for a
+query.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from typing import Any
 
 import duckdb
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -34,6 +37,7 @@ from penstock.engine.session.descendants import descendants
 
 QUERIES = ("q05", "q11", "q17", "q20")
 EVERY_S = 2.0
+TENTHS = 10
 COLUMNS = {
     "Auctions": "id BIGINT, item VARCHAR, initial_bid BIGINT, reserve BIGINT, expires TIMESTAMP, seller BIGINT, "
     "category BIGINT, ts TIMESTAMP",
@@ -41,32 +45,32 @@ COLUMNS = {
 }
 MACROS = """
 CREATE MACRO chance(n, salt) AS hash(n, salt) / 18446744073709551616.0;
-CREATE MACRO moment(n) AS TIMESTAMP '2026-01-01' + to_microseconds(n * 10000);
+CREATE MACRO moment(n) AS TIMESTAMP '2026-01-01' + to_microseconds((n * 1000000.0 / getvariable('rate'))::BIGINT);
 CREATE MACRO stamp(t) AS strftime(t, '%Y-%m-%dT%H:%M:%S.%fZ');
 CREATE MACRO price(n, salt) AS round(10 ** (chance(n, salt) * 6) * 100)::BIGINT;
 CREATE MACRO letters(n, salt, from_, size) AS substr(translate(md5(n || salt), '0123456789', 'ghijklabcd'), from_, size);
 CREATE MACRO one_of(last, hot, shift, n, salt) AS 1000 + CASE WHEN hash(n, salt) % 4 > 0 THEN last // 100 * 100 + shift
     ELSE greatest(0, last - hot + (chance(n, salt || 'own') * (hot + 1))::BIGINT) END;
 """
-"""A hundred events a second of event time; half of the bids go to a hot auction, three quarters are of a hot bidder."""
+"""Half of the bids go to a hot auction, three quarters are of a hot bidder."""
 GENERATED = {
     "Auctions": """
-SELECT 1000 + n // 50 * 5 + n % 50 - 5 AS id, 'item ' || n AS item, price(n, 'first') AS initial_bid,
+SELECT 1000 + n // 50 * 10 + n % 50 - 10 AS id, 'item ' || n AS item, price(n, 'first') AS initial_bid,
     price(n, 'first') + price(n, 'reserve') AS reserve,
     stamp(moment(n) + to_microseconds((chance(n, 'length') * 2e7)::BIGINT)) AS expires,
-    one_of(n // 50 * 5, 1000, 0, n, 'seller') AS seller, 10 + hash(n, 'category') % 5 AS category, stamp(moment(n)) AS ts
-FROM range({first}, {last}) AS given(n) WHERE n % 50 BETWEEN 5 AND 9 ORDER BY n
+    one_of(n // 50 * 10, 1000, 0, n, 'seller') AS seller, 10 + hash(n, 'category') % 5 AS category, stamp(moment(n)) AS ts
+FROM range({first}, {last}) AS given(n) WHERE n % 50 BETWEEN 10 AND 19 ORDER BY n
 """,
     "Bids": """
-SELECT CASE WHEN hash(n, 'auction') % 2 > 0 THEN 1000 + (n // 50 * 5 + 4) // 100 * 100
-        ELSE 1000 + greatest(0, n // 50 * 5 + 4 - (chance(n, 'any') * 100)::BIGINT) END AS auction,
-    one_of(n // 50 * 5, 1000, 1, n, 'bidder') AS bidder, price(n, 'price') AS price,
+SELECT CASE WHEN hash(n, 'auction') % 2 > 0 THEN 1000 + (n // 50 * 10 + 9) // 100 * 100
+        ELSE 1000 + greatest(0, n // 50 * 10 + 9 - (chance(n, 'any') * 100)::BIGINT) END AS auction,
+    one_of(n // 50 * 10, 1000, 1, n, 'bidder') AS bidder, price(n, 'price') AS price,
     CASE WHEN hash(n, 'known') % 2 > 0 THEN ['Google', 'Facebook', 'Baidu', 'Apple'][1 + (hash(n, 'channel') % 4)::INT]
         ELSE 'channel-' || hash(n, 'channel') % 10000 END AS channel,
     'https://www.nexmark.com/' || letters(n, 'url', 1, 4) || '/' || letters(n, 'url', 5, 4) || '/' || letters(n, 'url', 9, 4)
         || '/item.htm?query=1&channel_id=' || hash(n, 'id') % 100 AS url,
     letters(n, 'extra', 1, 20) AS extra, stamp(moment(n)) AS ts
-FROM range({first}, {last}) AS given(n) WHERE n % 50 >= 10 ORDER BY n
+FROM range({first}, {last}) AS given(n) WHERE n % 50 >= 20 ORDER BY n
 """,
 }
 
@@ -74,15 +78,19 @@ FROM range({first}, {last}) AS given(n) WHERE n % 50 >= 10 ORDER BY n
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--query", action="append", choices=QUERIES)
-    parser.add_argument("--events", type=int, default=100_000_000)
-    parser.add_argument("--files", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=100.0, help="events of a second of event time")
+    parser.add_argument("--events", type=int, default=50_000_000)
+    parser.add_argument("--files", type=int, default=100, help=f"{TENTHS} at least")
     parser.add_argument("--output", type=Path, default=Path("data/nexmark/scale"))
     options = parser.parse_args()
+    if options.files < TENTHS:
+        parser.error(f"--files {options.files}: give {TENTHS} at least, as the table is of tenths of them.")
     options.output.mkdir(parents=True, exist_ok=True)
-    inputs = options.output / f"input-{options.events}-{options.files}"
-    write(inputs, options.events, options.files)
+    about = f"{options.events}-{options.files}-{options.rate:g}"
+    inputs = options.output / f"input-{about}"
+    write(inputs, options.events, options.files, options.rate)
     for query in options.query or QUERIES:
-        kept = options.output / f"{query}-{options.events}-{options.files}.json"
+        kept = options.output / f"{query}-{about}.json"
         if not kept.exists():
             measured = measure(query, inputs, options.output / query)
             print(f"{query}: {measured['rows']:,} rows, now compared", file=sys.stderr, flush=True)
@@ -90,9 +98,9 @@ def main() -> None:
             kept.write_text(json.dumps(measured) + "\n")
             shutil.rmtree(options.output / query)
     found = {
-        query: json.loads(path.read_text())
+        f"{query}, {path.stem.rpartition('-')[2]} a second": json.loads(path.read_text())
         for query in QUERIES
-        for path in options.output.glob(f"{query}-{options.events}-{options.files}.json")
+        for path in sorted(options.output.glob(f"{query}-{options.events}-{options.files}-*.json"))
     }
     draw(found, options.output / "scale.svg")
     table = "\n".join(tell(found, options.events))
@@ -100,13 +108,14 @@ def main() -> None:
     print(table)
 
 
-def write(directory: Path, count: int, files: int) -> None:
+def write(directory: Path, count: int, files: int, rate: float) -> None:
     """Write the events of auctions and bids as JSON Lines, a file for each part of the time."""
     if directory.exists():
         return
     draft = directory.with_suffix(".draft")
     shutil.rmtree(draft, ignore_errors=True)
     connection = duckdb.connect()
+    connection.execute(f"SET VARIABLE rate = {rate}")
     connection.execute(MACROS)
     for source, query in GENERATED.items():
         (draft / source).mkdir(parents=True)
@@ -137,6 +146,8 @@ def measure(query: str, inputs: Path, runs: Path) -> dict[str, Any]:
     progress = [json.loads(line) for line in (runs / "run" / "progress.jsonl").read_text().splitlines()]
     batches = [one for one in progress if one["numInputRows"]]
     report = json.loads((runs / "run" / "report.json").read_text())
+    records = [json.loads(line) for line in (runs / "run" / "batches-main.jsonl").read_text().splitlines()]
+    held = {one["batch"]: sum(sum(each["instances"].values()) for each in one["elements"].values()) for one in records}
     return {
         "rows": sum(one["numInputRows"] for one in batches),
         "batches": [
@@ -144,6 +155,7 @@ def measure(query: str, inputs: Path, runs: Path) -> dict[str, Any]:
                 "ended": _seconds(one["timestamp"]) + one["durationMs"]["triggerExecution"] / 1000,
                 "rows": one["numInputRows"],
                 "seconds": one["durationMs"]["triggerExecution"] / 1000,
+                "instances": held.get(one["batchId"]),
             }
             for one in batches
         ],
@@ -191,8 +203,8 @@ def _seconds(timestamp: str) -> float:
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Rows a second of each micro-batch, and the memory of all processes, as rows go by."""
-    figure, (above, below) = plt.subplots(2, 1, figsize=(8, 6), sharex=True, constrained_layout=True)
+    """Rows a second of each micro-batch, the memory of all processes, and the instances with state, as rows go by."""
+    figure, (above, below, held) = plt.subplots(3, 1, figsize=(8, 8), sharex=True, constrained_layout=True)
     for query, measured in found.items():
         batches = measured["batches"]
         done = [sum(one["rows"] for one in batches[: at + 1]) for at in range(len(batches))]
@@ -201,29 +213,33 @@ def draw(found: dict[str, Any], path: Path) -> None:
         moments = [moment for moment in measured["memory"] if moment[0] <= ended[-1]]
         gone = [sum(one["rows"] for one in batches if one["ended"] <= at) / 1e6 for at, _ in moments]
         below.plot(gone, [size / 2**30 for _, size in moments], label=query)
+        known = [(rows, one["instances"]) for rows, one in zip(done, batches, strict=True) if one["instances"]]
+        held.plot([rows / 1e6 for rows, _ in known], [number for _, number in known], label=query)
     above.set(ylabel="thousand rows a second", ylim=(0, None), title="NEXMark with ten million keys, two cores (measured)")
-    below.set(ylabel="memory of all processes (GiB)", xlabel="million rows so far", ylim=(0, None))
+    below.set(ylabel="memory of all processes (GiB)", ylim=(0, None))
+    held.set(ylabel="instances with state", xlabel="million rows so far", yscale="log")
     above.legend()
-    for axes in (above, below):
+    for axes in (above, below, held):
         axes.grid(alpha=0.3)
     figure.savefig(path)
 
 
 def tell(found: dict[str, Any], count: int) -> list[str]:
     """The table: by tenths of the rows, how many a second; memory; and whether the results are right."""
-    head = [f"{datetime.date.today()}, {os.cpu_count()} cores; {count:,} events, {count // 10:,} auctions.", ""]
+    head = [f"{datetime.date.today()}, {os.cpu_count()} cores; {count:,} events, {count // 5:,} auctions.", ""]
     head.append(
-        "| query | rows | rows/s: first tenth | second | sixth | last | memory: second tenth (GiB) | last | results | equal |"
+        "| query, event time | rows | rows/s: first tenth | second | sixth | last | memory: second tenth (GiB) | last | "
+        "instances, at most | results | equal |"
     )
-    head.append("| --- |" + " ---: |" * 8 + " --- |")
+    head.append("| --- |" + " ---: |" * 9 + " --- |")
     for query, measured in found.items():
         batches = measured["batches"]
-        tenth = max(1, len(batches) // 10)
-        parts = [batches[at * tenth : (at + 1) * tenth] for at in range(10)]
+        parts = [list(part) for part in np.array_split(np.array(batches, object), TENTHS)]
         rates = [sum(one["rows"] for one in part) / sum(one["seconds"] for one in part) for part in parts]
         most = [_most(measured["memory"], part[0]["ended"] - part[0]["seconds"], part[-1]["ended"]) for part in parts]
         equal = "yes" if measured["equal"] and not measured["lost"] and not measured["duplicated"] else "NO"
         cells = [f"{measured['rows']:,}", *(f"{rates[at]:,.0f}" for at in (0, 1, 5, 9)), f"{most[1]:.2f}", f"{most[9]:.2f}"]
+        cells.append(f"{max(one['instances'] or 0 for one in batches):,}")
         head.append(f"| {query} | {' | '.join(cells)} | {measured['results']:,} | {equal} |")
     return head
 

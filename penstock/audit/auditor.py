@@ -173,10 +173,7 @@ class Auditor:
 
     def _replayed(self, exact: bool, keys: Mapping[str, tuple[str, ...]]) -> Replay:
         replay = Replay(
-            self._app,
-            self._sources,
-            self._manifest.layout,
-            lambda sink, event: self._sample.has(event, keys.get(sink, ())),
+            self._app, self._sources, self._manifest.layout, lambda sink, event: self._sample.has(event, keys.get(sink, ()))
         )
         replay.read.clear()
         groups = [group for group in self._groups if group.last is not None]

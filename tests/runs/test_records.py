@@ -123,7 +123,10 @@ def test_nothing_is_there_before_the_first_start(tmp_path):
 @pytest.mark.parametrize(
     ("content", "whose"),
     [
-        ({"format": FORMAT + 1, "run": "1234"}, f"is a run in format {FORMAT + 1}, and this version reads formats 1 and {FORMAT}"),
+        (
+            {"format": FORMAT + 1, "run": "1234"},
+            f"is a run in format {FORMAT + 1}, and this version reads formats 1 and {FORMAT}",
+        ),
         ({"run": "1234", "application": "words"}, "is a run of before Penstock's first release"),
     ],
 )
