@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,41 +166,9 @@ class StreamGraph:
         return cls(tasks, transfers, loads)
 
     @classmethod
-    def from_networkx(cls, graph: Any, weight: str = "weight", cost: str = "cost", load: str = "load") -> "StreamGraph":
-        """Make a graph from a ``networkx.DiGraph`` with node attributes ``weight`` and ``load`` and edge attribute ``cost``.
-
-        Raises
-        ------
-        ConfigurationError: a node has no weight.
-        """
-        if not hasattr(graph, "edges") or not graph.is_directed() or graph.is_multigraph():
-            raise ConfigurationError(f"from_networkx takes a networkx.DiGraph; got {type(graph).__name__}.")
-        tasks = {node: data.get(weight) for node, data in graph.nodes(data=True)}
-        transfers = {(start, end): data.get(cost, 0.0) for start, end, data in graph.edges(data=True)}
-        loads = {node: data[load] for node, data in graph.nodes(data=True) if load in data}
-        return cls(tasks, transfers, loads)
-
-    def to_networkx(self) -> Any:
-        """Make a ``networkx.DiGraph`` with node attributes ``weight`` and ``load`` and the edge attribute ``cost``.
-
-        Raises
-        ------
-        ConfigurationError: networkx is not installed.
-        """
-        try:
-            from networkx import DiGraph
-        except ImportError as error:
-            raise ConfigurationError("to_networkx needs networkx; run pip install networkx.") from error
-        graph = DiGraph()
-        for task, weight in self.tasks.items():
-            graph.add_node(task, weight=weight, load=self.loads.get(task, 1.0))
-        graph.add_edges_from((start, end, {"cost": cost}) for (start, end), cost in self.transfers.items())
-        return graph
-
-    @classmethod
     def from_topology(
         cls,
-        topology: "TopologyLike",
+        topology: Any,
         weights: Mapping[str, float],
         transfers: Mapping[str, float] | None = None,
         loads: Mapping[str, float] | None = None,
@@ -209,7 +177,7 @@ class StreamGraph:
 
         Parameters
         ----------
-        topology: the result of ``App.topology()`` of ``penstock.app``.
+        topology: the result of ``App.topology()`` of ``penstock.app``, or of its ``to_json()``.
         weights: element to weight; every element needs one.
         transfers: stream to the cost of sending its events to another resource; 0 by default.
         loads: element to utilisation.
@@ -219,7 +187,7 @@ class StreamGraph:
         TopologyError: a weight, transfer or load names an element or stream that the topology lacks.
         ConfigurationError: an element has no weight.
         """
-        shape = topology.to_json()
+        shape = topology if isinstance(topology, Mapping) else topology.to_json()
         names = [element["name"] for element in shape["elements"]]
         streams = {stream["name"] for stream in shape["streams"]}
         costs = transfers or {}
@@ -235,12 +203,6 @@ class StreamGraph:
                     edges[before["name"], after["name"]] = sum(costs.get(stream, 0.0) for stream in sorted(shared))
         tasks: dict[Task, Any] = {name: weights.get(name) for name in names}
         return cls(tasks, edges, loads or {})
-
-
-class TopologyLike(Protocol):
-    """The part of a topology that :meth:`StreamGraph.from_topology` needs."""
-
-    def to_json(self) -> dict[str, Any]: ...
 
 
 def quantity(what: str, value: Any, most: float = 1e100) -> float:

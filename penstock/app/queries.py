@@ -6,32 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from penstock.app import reducers as ours
 from penstock.app.element import Element
-from penstock.app.reducers import Reducer
+from penstock.app.reducers import BUILT_IN, Reducer
 from penstock.app.stream import EventTime, Source, Stream
 from penstock.app.window.windowing import Planned, Windowing
 from penstock.errors import TopologyError
 
 WordsOf = Literal["event", "query"]
 """The dialects in which windows and joins can be declared."""
-
-PLANNED: frozenset[type[Reducer[Any]]] = frozenset(
-    (
-        ours.count,
-        ours.sum,
-        ours.mean,
-        ours.min,
-        ours.max,
-        ours.first,
-        ours.last,
-        ours.top,
-        ours.distinct,
-        ours.approx_distinct,
-        ours.collect,
-    )
-)
-"""The reducers that Spark has functions for; all others run Python code."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +78,7 @@ def window_query(
     if results != "final":
         raise TopologyError(f"Aggregate {name}: Spark emits a window's result once, at its end; {event_dialect}.")
     for each, reducer in reducers.items():
-        if type(reducer) not in PLANNED:
+        if type(reducer) not in BUILT_IN:
             kind = type(reducer).__name__
             raise TopologyError(f"Aggregate {name}: {each}={kind}(...) is Python, which Spark cannot plan; {event_dialect}.")
     time = _time(f"Aggregate {name}", source, window.at)

@@ -487,3 +487,8 @@ _COUNTABLE: dict[type, Callable[[Any], Any]] = {
     type(None): lambda _: "none",
 }
 """By type, the conversion of a value to what a sketch counts, such that equal values count once."""
+
+BUILT_IN: frozenset[type[Reducer[Any]]] = frozenset(
+    (count, sum, mean, min, max, first, last, top, distinct, approx_distinct, collect)
+)
+"""The exact classes of reducers that run no code of the application's, but to choose events; Spark has functions for them."""

@@ -2,7 +2,6 @@
 sinks.
 """
 
-import fcntl
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,9 +26,10 @@ from penstock.errors import ConfigurationError, PenstockError
 from penstock.kinds.coding import json_encoder
 from penstock.kinds.identity import identity
 from penstock.runs.batches import records_in
-from penstock.runs.files import HOPS, LOG, OUTPUT, ledger_of
+from penstock.runs.files import HOPS, OUTPUT, ledger_of
 from penstock.runs.letters import letters_of
 from penstock.runs.manifest import Manifest, manifest_of
+from penstock.runs.overview import state_of
 from penstock.runtime.lineage import SOURCE_SHIFT
 from penstock.runtime.output import DEAD_LETTERS, LETTERS
 from penstock.storage.place import is_local, path_of
@@ -144,7 +144,7 @@ class Auditor:
     # --- obstacles ------------------------------------------------------------------------------
 
     def _cannot_be_run_again(self) -> Iterator[str]:
-        if _is_on(self._run):
+        if is_local(self._run) and state_of(self._run, self._manifest) == "running":
             yield "it is on: stop it first, because rows that it commits during the audit would count as faults"
         if self._manifest.is_real_time:
             yield "it ran in real-time mode, which keeps no record of the messages that were committed"
@@ -348,19 +348,6 @@ def _letters_of(replay: Replay) -> Counter[tuple[str, str]]:
         )
         for letter in replay.dead_letters
     )
-
-
-def _is_on(run: Path) -> bool:
-    """Whether a process of this machine is running a run, and so holds the lock on its log."""
-    log = run / LOG
-    if not is_local(run) or not log.exists():
-        return False
-    with log.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
 
 
 def _goes_by_time(topology: Topology) -> bool:

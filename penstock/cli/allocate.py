@@ -149,23 +149,13 @@ def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
     if "elements" in data and "streams" in data:
         try:
             weights = {element["name"]: 1.0 for element in data["elements"]}
-            shape = StreamGraph.from_topology(_Drawn(data), weights)
+            shape = StreamGraph.from_topology(data, weights)
         except (KeyError, TypeError) as error:
             raise ConfigurationError(f"{path} is no topology as `penstock graph -o FILE.json` writes it.") from error
         echo("A topology has no weights: each element counts 1 (assumed). A run's directory has them.", err=True)
         return shape, {}
     extra = {key: data.pop(key) for key in _EXTRA if key in data}
     return StreamGraph.from_json(data), extra
-
-
-class _Drawn:
-    """A topology from the JSON of `penstock graph`, for `StreamGraph.from_topology`."""
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._data = data
-
-    def to_json(self) -> dict[str, Any]:
-        return self._data
 
 
 def _resources(text: str | None, extra: Mapping[str, Any]) -> Resources:

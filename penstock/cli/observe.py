@@ -11,11 +11,11 @@ import click
 from penstock.app.display import rounded
 from penstock.cli.command import command
 from penstock.cli.echo import echo
-from penstock.cli.predict import finite
 from penstock.cli.probe import probed, probes
 from penstock.cli.recording import observed
 from penstock.cli.setting import recordings
 from penstock.errors import ConfigurationError
+from penstock.kinds.coding import finite
 
 if TYPE_CHECKING:
     from penstock.planner import Calibration, Observation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, setting_of, setting_options
+from penstock.kinds.coding import finite
 
 if TYPE_CHECKING:
     from penstock.planner import Prediction
@@ -75,12 +75,3 @@ def shown(found: Prediction) -> str:
         f"{rounded(found.rows_per_file)} rows per file",
     ]
     return "\n".join([*lines, *(f"  assumed: {text}" for text in found.assumptions)])
-
-
-def finite(value: Any) -> Any:
-    """The value with null for infinity and nan, which JSON does not have."""
-    if isinstance(value, dict):
-        return {name: finite(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

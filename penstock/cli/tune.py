@@ -14,9 +14,9 @@ from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.page import write_page
-from penstock.cli.predict import finite
 from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, target_of, what_if
+from penstock.kinds.coding import finite
 
 if TYPE_CHECKING:
     from penstock.planner import Setting, Tuning

@@ -1,5 +1,6 @@
 """msgspec's encoders, decoders and conversions, with hooks for registered kinds, whose types msgspec does not know."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -79,3 +80,12 @@ def decoded(python: type, text: Any) -> Any:
     if not isinstance(text, str):
         raise ValueError(f"Expected `str`, got `{type(text).__name__}`")
     return kind.decode(text)
+
+
+def finite(value: Any) -> Any:
+    """Return a value with null for each infinity and NaN in it, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.engine.running.steering import Change
 from penstock.errors import PenstockError, SourceError
+from penstock.kinds.coding import finite
 from penstock.planner.arrivals import arrivals_of
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.change import RateChange, rate_change
@@ -464,13 +465,7 @@ def _expected(then: Point | None, today: Point | None) -> dict[str, Any]:
         }
     if today is not None:
         figures |= {"without": {"p95": today.latency("p95"), "batches_per_day": today.query.batches_per_day}}
-    return {name: _finite(value) for name, value in figures.items()}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: finite(value) for name, value in figures.items()}
 
 
 def _measured(ledgers: Ledgers, since: float, until: float, series: Series | None = None) -> dict[str, float]:

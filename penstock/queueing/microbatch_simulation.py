@@ -32,7 +32,6 @@ class MicroBatchSimulation:
     rows_per_batch, batches_per_second: means.
     busy_fraction: fraction of time during which a batch runs.
     latencies: of every row after the warm-up, in the order of arrival, in seconds.
-    batch_starts, batch_rows, batch_durations: of every batch after the warm-up; times in seconds.
     rows: rows simulated, warm-up included.
     seconds: wall-clock time that the simulation took.
     """
@@ -42,9 +41,6 @@ class MicroBatchSimulation:
     batches_per_second: Estimate
     busy_fraction: Estimate
     latencies: Real
-    batch_starts: Real
-    batch_rows: Real
-    batch_durations: Real
     rows: int
     seconds: float
 
@@ -100,9 +96,8 @@ def simulate_micro_batches(
         server.keys,
     )
     seconds = perf_counter() - started
-    starts, rows, durations, latencies = starts[:batches], rows[:batches], durations[:batches], latencies[:admitted]
-    cycles = np.diff(starts)
-    rows, durations, starts = rows[:-1], durations[:-1], starts[:-1]
+    cycles, latencies = np.diff(starts[:batches]), latencies[:admitted]
+    rows, durations = rows[: batches - 1], durations[: batches - 1]
     if len(rows) < 64:
         raise ConfigurationError(
             f"{jobs:,} rows make {len(rows)} batches, and confidence intervals need 64 or more; simulate more jobs, about "
@@ -110,7 +105,7 @@ def simulate_micro_batches(
         )
     first = warm_up(rows)
     all_rows = rows
-    rows, durations, cycles, starts = rows[first:], durations[first:], cycles[first:], starts[first:]
+    rows, durations, cycles = rows[first:], durations[first:], cycles[first:]
     used_latencies = latencies[int(all_rows[:first].sum()) :]
     # The rows of one batch depend on each other, so sum their latencies by batch.
     ends = np.minimum(np.cumsum(rows).astype(int), len(used_latencies))
@@ -122,9 +117,6 @@ def simulate_micro_batches(
         ratio_estimate(ones, cycles, confidence),
         ratio_estimate(durations, cycles, confidence),
         used_latencies,
-        starts,
-        rows,
-        durations,
         jobs,
         seconds,
     )

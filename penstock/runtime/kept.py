@@ -30,16 +30,6 @@ PLAIN: dict[Any, str] = {
 }
 """By type, the check of a field as Python source; ``{0}`` stands for the field's name."""
 NUMERIC = (reducers.count, reducers.sum, reducers.mean, reducers.min, reducers.max)
-BUILT_IN = (
-    *NUMERIC,
-    reducers.first,
-    reducers.last,
-    reducers.top,
-    reducers.distinct,
-    reducers.approx_distinct,
-    reducers.collect,
-)
-"""The exact classes of reducers that run no code of the application's, but to choose events."""
 NUMBERS = (int, float, int | None, float | None, tuple[float, int])
 """Types of the states of `NUMERIC` reducers that can be stored whatever their values, but for sums of integers beyond 64 bits:
 reducers alone change them, by values of delivered events.
@@ -51,14 +41,13 @@ Asked = Callable[[Any], bool]
 @lru_cache(maxsize=64)
 def surely_kept(prototype: type[ProcessingElement]) -> Asked:
     """Return a function that tells whether a state can certainly be stored. It may return True where all fields, or the states
-    of all windows, are plain scalars.
+    of all windows, are plain scalars, and where no window is open.
     """
     if issubclass(prototype, Once):
         return lambda state: len(state.passed) < FEW_TIMES
     if issubclass(prototype, Windowed) and prototype.holds == ("open",):
         body = prototype.body
-        if issubclass(body, Reducing) and _is_numeric(body):
-            return _windows_kept(body)
+        return _windows_kept(body) if issubclass(body, Reducing) and _is_numeric(body) else lambda state: not state.open
     return _plain_kept(prototype) or (lambda state: False)
 
 
@@ -74,7 +63,7 @@ def reads_back(prototype: type[ProcessingElement], inputs: Iterable[type[Event]]
         return False
     if issubclass(prototype, Windowed):
         body = prototype.body
-        return issubclass(body, Reducing) and all(type(reducer) in BUILT_IN for reducer in body.reducers.values())
+        return issubclass(body, Reducing) and all(type(reducer) in reducers.BUILT_IN for reducer in body.reducers.values())
     return issubclass(prototype, Joining)
 
 

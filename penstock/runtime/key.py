@@ -5,6 +5,7 @@ from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,10 +13,16 @@ from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.identity import spelling
 from penstock.runtime.lineage import hashed
-from penstock.runtime.partitioner import PRESENT, UNTURNED, Partitioner
+from penstock.runtime.partitioner import PRESENT, TOGETHER, UNTURNED, Partitioner
+
+INTEGERS = np.array([byte < 0x80 or byte >= 0xE0 or 0xCC <= byte <= 0xD3 for byte in range(256)])
+"""Whether an encoded key that begins with a byte is an integer (MessagePack: fixint, uint and int)."""
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio. Multiplying by it mixes the bits of a checksum, which depend on each other."""
+
+
+_decode = msgspec.msgpack.Decoder().decode
 
 
 class KeyReader:
@@ -100,7 +107,13 @@ class KeyReader:
 
     def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
         """Return a hash of 32 bits for each encoded key; it assigns the instances of a partition to pages."""
-        return ((_spread(identities) >> np.uint64(8)) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        hashes = ((_spread(identities) >> np.uint64(8)) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        if self._partitioner == "blocks":
+            whole = INTEGERS[np.frombuffer(b"".join([identity[:1] for identity in identities]), np.uint8)]
+            rows = np.flatnonzero(whole)
+            blocks = self._in_64_bits([_decode(identities[row]) for row in rows.tolist()]) // (self._partitions * TOGETHER)
+            hashes[rows] = hashed(blocks, np.zeros_like(blocks)) & 0xFFFFFFFF
+        return hashes
 
     def hash(self, identity: bytes, /) -> int:
         """Return the hash of one encoded key."""

@@ -50,13 +50,13 @@ class Stage:
         if not len(batch):
             return
         self.tally.count("streams", batch.stream.name, len(batch))
-        for sink in self.wiring.sinks_of(batch.stream):
+        for sink in self.wiring.sinks_of[batch.stream]:
             self.tally.leave(written_to(sink), batch.lineage)
             self._write(sink, batch)
-        for element in self.wiring.keyed_by(batch.stream):
+        for element in self.wiring.keyed_by[batch.stream]:
             self.tally.leave(sent_to(element.name), batch.lineage)
             self._send(element, batch)
-        for element in self.wiring.keyless(batch.stream):
+        for element in self.wiring.keyless[batch.stream]:
             self.tally.leave(handed_to(element.name), batch.lineage)
             for emitted in self._run(element, batch):
                 self.route(emitted)

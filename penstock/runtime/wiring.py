@@ -9,7 +9,7 @@ import msgspec
 from penstock.app.earlier import EarlierForm
 from penstock.app.element import Element
 from penstock.app.loader import AppReference
-from penstock.app.stream import Source, Stream
+from penstock.app.stream import Source
 from penstock.app.topology import Topology
 from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
@@ -104,13 +104,13 @@ class Wiring:
             for element in self.keyed
             if element.dialect == "batch"
         }
-        self._keyless = {
+        self.keyless = {
             stream: [element for element in topology.consumers(stream) if not element.keyed] for stream in topology.streams
         }
-        self._keyed = {
+        self.keyed_by = {
             stream: [element for element in topology.consumers(stream) if element.keyed] for stream in topology.streams
         }
-        self._sinks_of = {
+        self.sinks_of = {
             stream: [label(sink.name, "hop" if sink.hop else "sink") for sink in topology.sinks_of(stream)]
             for stream in topology.streams
         }
@@ -120,18 +120,6 @@ class Wiring:
         if event_type not in self._codecs:
             self._codecs[event_type] = Codec(event_type)
         return self._codecs[event_type]
-
-    def keyless(self, stream: Stream[Any]) -> list[Element]:
-        """Return the keyless consumers of a stream, which run in the stage that emits it."""
-        return self._keyless[stream]
-
-    def keyed_by(self, stream: Stream[Any]) -> list[Element]:
-        """Return the keyed consumers of a stream, to which it is sent by key."""
-        return self._keyed[stream]
-
-    def sinks_of(self, stream: Stream[Any]) -> list[str]:
-        """Return the labels of a stream's sinks."""
-        return self._sinks_of[stream]
 
     def hop(self, number: int) -> list[Element]:
         """Return the keyed elements of a hop; hops are counted from 1."""

@@ -19,14 +19,6 @@ def schema_of(path: Path) -> pa.Schema:
         return pq.read_schema(file)
 
 
-def int96_of(path: Path) -> set[str]:
-    """Return the columns with INT96 timestamps, which Hive and older Sparks write, and Arrow reads as nanoseconds."""
-    with path.open("rb") as file:
-        columns = pq.ParquetFile(file).schema
-    kinds = (columns.column(number) for number in range(len(columns)))
-    return {column.path.partition(".")[0] for column in kinds if column.physical_type == "INT96"}
-
-
 def batches_in(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file as record batches, with those fields of ``schema`` that the file has.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.kinds.coding import finite
 from penstock.planner.calibration import calibrate
 from penstock.planner.observation import Observation, observe_running
 from penstock.planner.prediction import LATENCIES, Prediction
@@ -90,10 +91,5 @@ def _shown(prediction: Prediction, *, bands: bool = False) -> dict[str, Any]:
         "assumptions": list(prediction.assumptions),
     }
     if bands:
-        figures["bands"] = {name: list(map(_finite, prediction.band(name))) for name in LATENCIES}
-    return {name: _finite(value) for name, value in figures.items()}
-
-
-def _finite(value: Any) -> Any:
-    """Return None for a number that is not finite, as JSON has no such numbers."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        figures["bands"] = {name: list(prediction.band(name)) for name in LATENCIES}
+    return {name: finite(value) for name, value in figures.items()}

@@ -23,6 +23,13 @@ def graphs(draw, most=7, transfers=True, loads=False):
     return StreamGraph(tasks, {pair: draw(cost) for pair in chosen}, utilisation)
 
 
+def digraph(graph):
+    """The same graph for networkx."""
+    made = nx.DiGraph(list(graph.transfers))
+    made.add_nodes_from(graph.tasks)
+    return made
+
+
 def slow_cost(graph, assignment, capacities=None, sharing="count"):
     """d(G) by walking every path."""
     successors = {task: [end for start, end in graph.transfers if start == task] for task in graph.tasks}

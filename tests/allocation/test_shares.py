@@ -3,7 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
-from allocation.graphs import graphs
+from allocation.graphs import digraph, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -18,7 +18,7 @@ CONSTANT = series(parallel(series(0, 1), 2), parallel(*range(3, 8))).graph(dict(
 
 def path_cost(graph, share):
     cost = {}
-    for task in nx.topological_sort(graph.to_networkx()):
+    for task in nx.topological_sort(digraph(graph)):
         before = [cost[start] for start, end in graph.transfers if end == task]
         own = graph.tasks[task] / share[task] if graph.tasks[task] else 0.0
         cost[task] = own + max(before, default=0.0)

@@ -331,7 +331,7 @@ def test_a_sink_that_was_changed_with_a_batch_to_deliver_is_refused(run_app, tmp
     def killed(self, record, *, again=False):
         raise RuntimeError("killed here")
 
-    monkeypatch.setattr(Ledger, "_publish", killed)
+    monkeypatch.setattr(Ledger, "deliver", killed)
     with pytest.raises(RunFailedError, match="killed here"):
         run_app("passing", **options)
     monkeypatch.undo()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from support import write_batches
 
 from penstock import App, Event, Session, Tumbling, reducers
-from penstock.app.queries import PLANNED
+from penstock.app.reducers import BUILT_IN
 from penstock.app.window import Count
 from penstock.engine.query.queries import _SPARK
 from penstock.errors import TopologyError
@@ -221,7 +221,7 @@ def test_what_spark_has_no_words_for_is_refused():
 
 
 def test_spark_has_each_reducer_that_is_let_through():
-    assert set(_SPARK) == PLANNED
+    assert set(_SPARK) == BUILT_IN
 
 
 def test_a_dialect_or_a_source_that_does_not_fit_is_refused():

@@ -116,7 +116,8 @@ def test_recorded_arrivals_drive_the_gate():
     gaps = np.tile(np.append(1.0, np.zeros(9)), 2000)
     run = simulate(MicroBatchServer(10.0, fixed=0.25), jobs=20_000, interarrival=Recorded(gaps))
     assert run.latencies == pytest.approx(0.25)
-    assert set(run.batch_rows) == {10.0}
+    assert run.rows_per_batch.value == 10.0
+    assert run.rows_per_batch.half_width == 0.0
 
 
 def test_expected_distinct_keys_are_those_of_throwing_balls_into_boxes():

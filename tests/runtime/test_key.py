@@ -1,5 +1,6 @@
 """Where instances live: by an event, and by what is kept of its key, the same."""
 
+import zlib
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import get_args
@@ -93,10 +94,7 @@ def test_integers_live_where_earlier_versions_have_put_them():
     """Worked out with plain integers: SplitMix64's function of the block, which says by how much the block is turned."""
 
     def turn(block):
-        mixed = block * 0x9E3779B97F4A7C15 % 2**64
-        mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB % 2**64
-        mixed ^= mixed >> 31
+        mixed = splitmix(block)
         return mixed - 2**64 if mixed >= 2**63 else mixed
 
     numbers = [700, 10**15, -1000, -(2**63), 2**63 - 1]
@@ -104,6 +102,33 @@ def test_integers_live_where_earlier_versions_have_put_them():
     few = [*range(7 * 16), *range(-7 * 16, 0)]
     assert buckets(few, 7) == [number % 7 for number in few]
     assert buckets([7 * 16, -7 * 16 - 1], 7) == [turn(16) % 7, (6 + turn(-17)) % 7]
+
+
+def splitmix(number):
+    """SplitMix64's function, in plain integers."""
+    mixed = number * 0x9E3779B97F4A7C15 % 2**64
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB % 2**64
+    return mixed ^ (mixed >> 31)
+
+
+def test_integers_lie_on_the_page_of_their_neighbours():
+    numbers = [0, 31, 32 * 7 - 1, 32 * 7, 127, 128, 2**16, 2**40, -1, -32, -33, -128, -129, -(2**40), -(2**63), 2**63 - 1]
+    key = KeyReader(("number",), Numbered, 7)
+    identities = key.identities(map(Numbered, numbers))
+    assert key.hashes(identities).tolist() == [splitmix(number // (32 * 7)) & 0xFFFFFFFF for number in numbers]
+    assert [key.hash(identity) for identity in identities] == key.hashes(identities).tolist()
+    assert key.hashes([]).tolist() == []
+    older = KeyReader(("number",), Numbered, 7, "remainder")
+    spread = [zlib.crc32(identity) * 0x9E3779B97F4A7C15 % 2**64 >> 8 & 0xFFFFFFFF for identity in identities]
+    assert older.hashes(identities).tolist() == spread
+
+
+@given(st.lists(events, max_size=20), st.sampled_from(["number", "text", "real", "money", "at", "maybe"]))
+def test_an_instance_lies_on_one_page_whatever_is_beside_it(batch, field):
+    key = KeyReader((field,), Of, 5)
+    identities = key.identities(batch)
+    assert [key.hash(identity) for identity in identities] == key.hashes(identities).tolist()
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 7, 16])

@@ -57,7 +57,7 @@ def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
         commit(follower, attempt(others, 2, b"two"))
         followers.append(follower)
 
-    kinds = {"before the line": (journal.Journal, "append"), "after the line": (Ledger, "_publish")}
+    kinds = {"before the line": (journal.Journal, "append"), "after the line": (Ledger, "deliver")}
     owner, name = kinds.get(step, (DirectorySink, "deliver"))
     owner = type(ledger._journal) if owner is journal.Journal else owner
     real, calls = getattr(owner, name), []

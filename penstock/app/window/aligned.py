@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.app.arguments import checked
 from penstock.app.duration import Duration
-from penstock.app.element import ProcessingElement, overrides
+from penstock.app.element import Emitted, ProcessingElement, overrides
 from penstock.app.stepwise import emissions
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
@@ -181,6 +181,36 @@ class Aligned(Spans):
     """Tumbling and sliding windows, each with a state of its own."""
 
     form = "windows, each with a state of its own"
+    if TYPE_CHECKING:
+        latest: tuple[int, int, Any, Callable[[Any], Emitted]] | None = None
+    else:
+        latest = None  # without an annotation, so that it is no field of the state
+    """The window of the last event, if it is the only one at that time and open: its start and end, the context in which it
+    got the event, and its `on_event`. What is noted of a window with an event need not be noted for the next one.
+    """
+
+    def on_event(self, event: Any) -> Emitted:
+        """Pass the event to the windows that it belongs to; see `Spans.on_event`."""
+        if self.latest is not None:
+            start, end, context, on_event = self.latest
+            if context is self._context and start <= self._time(event) < end:
+                return on_event(event)
+        return super().on_event(event)
+
+    def _hand(self, start: int, event: Any) -> Emitted:
+        part = self.open[start]
+        if self.windowing.disjoint and not part.closed:
+            self.latest = start, part.end, self._context, part.state.on_event
+        return super()._hand(start, event)
+
+    def on_batch(self) -> Iterator[Emission]:
+        """Emit results before the windows close; see `Spans.on_batch`."""
+        self.latest = None
+        return super().on_batch()
+
+    def _forget(self, start: int, part: WindowPart[Any]) -> None:
+        self.latest = None
+        super()._forget(start, part)
 
     def _windows(self, time: int) -> list[int]:
         windowing: Sliding = self.windowing
@@ -261,12 +291,17 @@ class Panes(Windowed):
     def on_timer(self) -> Iterator[Emission]:
         """Close all windows whose ends the watermark has passed."""
         windowing: Sliding = self.windowing
-        panes, mark, end = sorted(self.open), self._mark, None
-        while panes and (end := windowing.end(start := self._first(panes[0]))) <= mark:
+        panes, mark = sorted(self.open), self._mark
+        while panes:
+            start = self._first(panes[0])
+            end = windowing.end(start)
+            if end > mark:
+                self._wake(end)
+                return
             whole = self._merged(panes, start, end)
             self._leave(panes, start)
             yield from emissions(whole.on_close())
-        self._wake(end if panes else None)
+        self._wake(None)
 
     def skip(self) -> None:
         """Skip the first window: go on to the next one."""

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from penstock.runs.batches import BatchRecord
+from penstock.runs.tail import FileTail
 from penstock.runtime.histogram import Histogram
 
 SOURCE = "RawWords"
@@ -19,18 +20,14 @@ class LedgerFollower:
 
     path: Path
     records: list[BatchRecord] = field(default_factory=list)
-    _offset: int = 0
+
+    def __post_init__(self) -> None:
+        self._tail = FileTail(self.path)
 
     def look(self) -> int:
         """Read new records, and return the number of words processed so far."""
-        if self.path.exists():
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    self.records.append(msgspec.json.decode(line, type=BatchRecord))
-                    self._offset += len(line)
+        lines = self._tail.lines(self.records.clear)
+        self.records += [msgspec.json.decode(line, type=BatchRecord) for line in lines]
         return sum(map(rows_of, self.records))
 
 

@@ -20,7 +20,7 @@ from penstock.storage import durable
 
 SUFFIX = ".log.sqlite"
 VERSION = 5
-"""The version of the files' layout. Files of layout 4 are migrated when they are opened."""
+"""The version of the files' layout; files of another one are refused."""
 
 BLOCK_EVENTS, BLOCK_BYTES = 2_000, 1 << 20
 """Events are stored in blocks of at most so many events and bytes; a larger event has a block by itself."""
@@ -44,12 +44,6 @@ CREATE TABLE IF NOT EXISTS readers (name TEXT PRIMARY KEY, number INTEGER NOT NU
 CREATE TABLE IF NOT EXISTS positions (origin TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
-
-FROM_LAYOUT_4 = (
-    "ALTER TABLE log ADD COLUMN others INTEGER NOT NULL DEFAULT 0",
-    "UPDATE log SET others = owner IS NOT NULL",  # layout 4 did not note whether others have appended
-    f"PRAGMA user_version = {VERSION}",
-)
 
 KNOWN = "SELECT json_group_array(value) FROM json_each(?) WHERE value IN (SELECT id FROM ids)"
 """Selects those of a JSON list of names that are noted, as a JSON list."""
@@ -567,7 +561,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         durable.sync_names(path.parent)
     connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version not in (0, 4, VERSION):
+    if version not in (0, VERSION):
         connection.close()
         raise SinkError(
             f"{path} has layout {version} of the event log, and this Penstock reads layout {VERSION}; let the version of "
@@ -578,21 +572,10 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         if version == 0:
             connection.executescript(SCHEMA)
-        elif version != VERSION:
-            _renew(connection)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _renew(connection: sqlite3.Connection) -> None:
-    """Migrate a file of layout 4 to `VERSION`, unless another process has done so meanwhile."""
-    connection.execute("BEGIN IMMEDIATE")
-    if connection.execute("PRAGMA user_version").fetchone() == (4,):
-        for statement in FROM_LAYOUT_4:
-            connection.execute(statement)
-    connection.execute("COMMIT")
 
 
 def _json(names: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.engine.session.java import java_home
+from penstock.engine.session.spark import output_to
 from penstock.engine.session.versions import installed
 from penstock.errors import ConfigurationError
 
@@ -36,7 +37,7 @@ def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> I
     for name, value in {**SETTINGS, **({"spark.jars.packages": packages} if packages else {}), **conf}.items():
         builder = builder.config(name, value)
     try:
-        with _printing_into(log):
+        with log.open("ab") as file, output_to(file):
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel("OFF")
     except PySparkRuntimeError as error:
@@ -53,20 +54,3 @@ def _reason_in(log: Path) -> str:
     """Return what Java's last exception in a log says; empty if there is none."""
     said = re.findall(r'^Exception in thread "main" [\w.$]+: (.*)', log.read_text(errors="replace"), re.MULTILINE)
     return said[-1].strip("[]. ") if said else ""
-
-
-@contextmanager
-def _printing_into(log: Path) -> Iterator[None]:
-    """Within the block, this process prints to a file. Processes started in the block do so for good."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved_descriptors = os.dup(1), os.dup(2)
-    with log.open("ab") as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
-    try:
-        yield
-    finally:
-        for number, saved in zip((1, 2), saved_descriptors, strict=True):
-            os.dup2(saved, number)
-            os.close(saved)

@@ -117,31 +117,17 @@ def rescale(app: App, options: RunOptions, *, application: AppReference | None =
                 f"{binding.recording.directory.name} has {binding.layout.partitions or 'no'} partitions and the "
                 "requested groups already: there is nothing to move."
             )
-        way = _Mover(MicroBatches(binding, live))
+        way = _Mover(binding, live)
     except BaseException:
         binding.recording.release()
         raise
     return execute(binding, way, live)
 
 
-@dataclass(frozen=True)
-class _Mover:
+class _Mover(MicroBatches):
     """The `Way` of a run that is moved and reads no new input."""
 
-    run: MicroBatches
-
-    @property
-    def names(self) -> Collection[str]:
-        """The names of its queries."""
-        return self.run.names
-
-    def stream(self, spark: SparkSession, watch: Watch) -> Report:
-        """Move the run, and return the report."""
-        return self.run.move(spark, watch)
-
-    def delivered(self, query: str, batch: int) -> dict[str, float]:
-        """Return the seconds that each sink took for a micro-batch."""
-        return self.run.delivered(query, batch)
+    stream = MicroBatches.move
 
 
 def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = None) -> RunResult:

@@ -41,16 +41,13 @@ class Ledger:
         """By name of a sink, the seconds that it took for the last batch."""
         self.reached: dict[str, int] = {}
         """By label of an output, the last batch that wrote to it, in the sinks' numbering."""
-        self._last_offsets = ""
+        self.last_offsets = ""
+        """The checksum of the last committed batch's offsets; empty if there is none."""
         self._latest: BatchRecord | None = None
         self._before: dict[str, int] = {}
         self._journal = journal.opened(path, keep, self._summed)
-        self._recover()
-
-    @property
-    def last_offsets(self) -> str:
-        """The checksum of the last committed batch's offsets; empty if there is none."""
-        return self._last_offsets
+        for record in self.records():
+            self._note(record)
 
     def records(self) -> Iterator[BatchRecord]:
         """Return the records of all committed batches, in order."""
@@ -66,7 +63,7 @@ class Ledger:
         SinkError: the driver does not see a staged file.
         """
         if self.last is not None and record.batch <= self.last:
-            if record.batch == self.last and record.offsets != (self._last_offsets or record.offsets):
+            if record.batch == self.last and record.offsets != (self.last_offsets or record.offsets):
                 raise RunFailedError(
                     f"Spark's checkpoint of group {self.group} was rolled back: it repeats batch {record.batch} with other "
                     "events than the ledger has committed; put back the checkpoint, or start afresh with --fresh."
@@ -87,15 +84,6 @@ class Ledger:
         self._note(record)
         return True
 
-    def deliver(self, record: BatchRecord) -> None:
-        """Deliver the staged files of a batch that was just committed.
-
-        Raises
-        ------
-        SinkError: a sink refuses them; the next start delivers them.
-        """
-        self._publish(record)
-
     def _summed(self, lines: Iterable[bytes]) -> bytes:
         decode = msgspec.json.Decoder(BatchRecord).decode
         return self._encode(sum_of(decode(line) for line in lines))
@@ -104,12 +92,29 @@ class Ledger:
         """Close the journal; nothing may be committed any more."""
         self._journal.close()
 
+    def deliver(self, record: BatchRecord, *, again: bool = False) -> None:
+        """Deliver the staged files of a batch that was just committed, or, ``again``, what is left of them after a restart.
+
+        Raises
+        ------
+        SinkError: a sink refuses them; the next start delivers them.
+        """
+        self.delivered = {}
+        for sink in self._sinks:
+            begun = time.monotonic()
+            files = [file for file in record.files if file.sink == sink.files.label]
+            if again:  # the run's directory may have been moved meanwhile
+                files = [_where_it_is(file, sink.files) for file in files]
+            if files:
+                sink.deliver(self.group, self.first + record.batch, files)
+                self.delivered[sink.files.name] = round(time.monotonic() - begun, 4)
+
     def deliver_last(self) -> None:
         """Deliver staged files of the last committed batch that are left; called after checking that the sinks hold all batches
         before.
         """
         if self._latest is not None:
-            self._publish(self._latest, again=True)
+            self.deliver(self._latest, again=True)
 
     def owes(self, label: str) -> bool:
         """Whether files of the last micro-batch for an output are still to be delivered."""
@@ -127,25 +132,10 @@ class Ledger:
         """Return the files of the last micro-batch for an output."""
         return [] if self._latest is None else [file for file in self._latest.files if file.sink == label]
 
-    def _recover(self) -> None:
-        for record in self.records():
-            self._note(record)
-
     def _note(self, record: BatchRecord) -> None:
         self._latest, self._before = record, dict(self.reached)
-        self.last, self._last_offsets = record.batch, record.offsets
+        self.last, self.last_offsets = record.batch, record.offsets
         self.reached |= {label: self.first + batch for label, batch in record.delivered.items()}
-
-    def _publish(self, record: BatchRecord, *, again: bool = False) -> None:
-        self.delivered = {}
-        for sink in self._sinks:
-            begun = time.monotonic()
-            files = [file for file in record.files if file.sink == sink.files.label]
-            if again:  # the run's directory may have been moved meanwhile
-                files = [_where_it_is(file, sink.files) for file in files]
-            if files:
-                sink.deliver(self.group, self.first + record.batch, files)
-                self.delivered[sink.files.name] = round(time.monotonic() - begun, 4)
 
 
 def _moved(file: StagedFile, sink: SinkFiles) -> StagedFile:

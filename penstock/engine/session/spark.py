@@ -139,7 +139,7 @@ def start_session(
     settings.set(JAVA_OPTIONS, f"{own} {user_options}")  # the last of equal options counts
     children_before, logged = set(descendants()), path.stat().st_size
     try:
-        with _output_to(log), sheltered():
+        with output_to(log), sheltered():
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
     except BaseException as error:
         reason = _reason(error)  # read before the kill: the text comes from the JVM
@@ -366,7 +366,7 @@ def sheltered() -> Iterator[None]:
 
 
 @contextmanager
-def _output_to(file: BinaryIO) -> Iterator[None]:
+def output_to(file: BinaryIO) -> Iterator[None]:
     """Within the block, the output of this process and its children goes to a file."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -6,6 +6,7 @@ state is changed.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,15 +61,7 @@ def _in_turn(states: States, at: Ints, numbers: NDArray[np.float64]) -> States:
     return [state if same else total for state, same, total in zip(states, untouched.tolist(), sums.tolist(), strict=True)]
 
 
-def _least(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
-    return _extreme(reducer, states, at, values, np.minimum)
-
-
-def _greatest(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
-    return _extreme(reducer, states, at, values, np.maximum)
-
-
-def _extreme(reducer: Any, states: States, at: Ints, values: list[Any], better: np.ufunc) -> States:
+def _extreme(better: np.ufunc, reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
     if type(values[0]) is float:
         column: NDArray[Any] = np.array(values, np.float64)
         if np.isnan(column).any() or (column == 0).any():  # NaN and signed zeros compare otherwise in arrays
@@ -99,24 +92,13 @@ def _added(reducer: Reducer[Any], states: States, at: Ints, values: list[Any], t
     return made
 
 
-def _best(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
-    made = list(states)
-    for cell, events in _by_cell(at, values).items():
-        made[cell] = reducer.merge(states[cell], events)
-    return made
-
-
-def _sketched(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+def _joined(
+    join: Callable[[Any, Any, list[Any]], Any], reducer: Any, states: States, at: Ints, values: list[Any], times: Ints
+) -> States:
+    """Join the values of each cell to its state by a function of the reducer, the state and the values."""
     made = list(states)
     for cell, seen in _by_cell(at, values).items():
-        made[cell] = reducer.add_all(states[cell], seen)
-    return made
-
-
-def _seen(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
-    made = list(states)
-    for cell, seen in _by_cell(at, values).items():
-        made[cell] = states[cell] | set(seen)  # a new set: old states must stay unchanged until all succeed
+        made[cell] = join(reducer, states[cell], seen)
     return made
 
 
@@ -139,13 +121,14 @@ ADDING: Mapping[type, Adding] = {
     reducers.count: _counted,
     reducers.sum: _summed,
     reducers.mean: _averaged,
-    reducers.min: _least,
-    reducers.max: _greatest,
+    reducers.min: partial(_extreme, np.minimum),
+    reducers.max: partial(_extreme, np.maximum),
     reducers.first: _added,
     reducers.last: _added,
-    reducers.top: _best,
-    reducers.distinct: _seen,
-    reducers.approx_distinct: _sketched,
+    reducers.top: partial(_joined, lambda top, events, more: top.merge(events, more)),
+    # A new set: old states must stay unchanged until all succeed.
+    reducers.distinct: partial(_joined, lambda _, values, more: values | set(more)),
+    reducers.approx_distinct: partial(_joined, lambda sketch, state, values: sketch.add_all(state, values)),
     reducers.collect: _collected,
 }
 """By the reducer's exact class, as a subclass may add otherwise. `fold` is missing, as it runs user code."""
