@@ -5,22 +5,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock import Event
 from penstock.runtime import pages as module
 from penstock.runtime.key import KeyReader
 from penstock.runtime.pages import MemoryStore, Pages
 
 
-def reader(partitions=1):
-    from penstock import Event
-
-    class Word(Event):
-        text: str
-        size: int
-
-    return KeyReader(("text",), Word, partitions), Word
+class Word(Event):
+    text: str
+    size: int
 
 
-KEYS, _ = reader()
+KEYS = KeyReader(("text",), Word, 1, "remainder")  # which takes any bytes as a key
 
 
 def touch(store, keys):
@@ -80,8 +76,8 @@ def test_pages_are_of_nearly_one_size():
 
 @given(st.integers(2, 64), st.lists(st.text(max_size=8), min_size=1, max_size=50))
 def test_buckets_and_hashes_do_not_depend_on_the_company(partitions, texts):
-    keys, word = reader(partitions)
-    events = [word(text, 0) for text in texts]
+    keys = KeyReader(("text",), Word, partitions)
+    events = [Word(text, 0) for text in texts]
     together = keys.buckets(events)
     assert [int(keys.buckets([event])[0]) for event in events] == together.tolist()
     identities = keys.identities(events)
