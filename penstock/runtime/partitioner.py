@@ -15,7 +15,7 @@ lie on one page: numbers that are given out one after the other are often needed
 """
 
 UNTURNED = 16
-TOGETHER = 32
+TOGETHER = 64
 
 PRESENT: Partitioner = "blocks"
 """The partitioner of runs that are begun now, or moved to another number of partitions."""

@@ -113,10 +113,10 @@ def splitmix(number):
 
 
 def test_integers_lie_on_the_page_of_their_neighbours():
-    numbers = [0, 31, 32 * 7 - 1, 32 * 7, 127, 128, 2**16, 2**40, -1, -32, -33, -128, -129, -(2**40), -(2**63), 2**63 - 1]
+    numbers = [0, 63, 64 * 7 - 1, 64 * 7, 127, 128, 2**16, 2**40, -1, -64, -65, -128, -129, -(2**40), -(2**63), 2**63 - 1]
     key = KeyReader(("number",), Numbered, 7)
     identities = key.identities(map(Numbered, numbers))
-    assert key.hashes(identities).tolist() == [splitmix(number // (32 * 7)) & 0xFFFFFFFF for number in numbers]
+    assert key.hashes(identities).tolist() == [splitmix(number // (64 * 7)) & 0xFFFFFFFF for number in numbers]
     assert [key.hash(identity) for identity in identities] == key.hashes(identities).tolist()
     assert key.hashes([]).tolist() == []
     older = KeyReader(("number",), Numbered, 7, "remainder")
