@@ -75,7 +75,7 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
     if allocation is not None:
         _legend(figure, axes, allocation, colour)
         axes.set_title(_title(allocation), fontsize=FONT + 2, loc="left")
-    _save(figure, path)
+    save_picture(figure, path)
 
 
 def _cost(graph: StreamGraph, allocation: Allocation | None, task: Task) -> str:
@@ -154,7 +154,7 @@ def draw_tree(path: Path, tree: SpdTree) -> None:
             },
         )
     _frame(axes, leaves, height)
-    _save(figure, path)
+    save_picture(figure, path)
 
 
 def _layout(graph: StreamGraph) -> Mapping[Task, tuple[float, float]]:
@@ -218,7 +218,13 @@ def require_picture(path: Path) -> None:
         raise ConfigurationError(f"{path} is not a picture; give a path that ends in .svg or .png.")
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_picture(figure: Figure, path: Path) -> None:
+    """Write a figure as a picture.
+
+    Raises
+    ------
+    ConfigurationError: the path ends in neither .svg nor .png. SinkError: the file cannot be written.
+    """
     require_picture(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -84,9 +84,9 @@ class Reducer(ABC, Generic[State]):
         """Return the state of a window made of many parts, given in their order."""
         return functools.reduce(self.merge, states, self.start())
 
-    @abstractmethod
     def result(self, state: State) -> Any:
-        """Return the value of the result's field."""
+        """Return the value of the result's field: the state itself unless overridden."""
+        return state
 
     def meaning(self) -> list[Any]:
         """Return what identifies the stored state: the reducer's kind and field. The condition of `where` may change freely."""
@@ -129,9 +129,6 @@ class count(Reducer[int]):
     def merge_all(self, states: Iterable[int]) -> int:
         return builtins.sum(states)
 
-    def result(self, state: int) -> int:
-        return state
-
 
 class sum(Reducer[Any]):
     """The sum of a field."""
@@ -157,9 +154,6 @@ class sum(Reducer[Any]):
 
     def merge_all(self, states: Iterable[Any]) -> Any:
         return functools.reduce(operator.add, states, 0)  # from Python 3.12 on, `sum` adds floats with compensation
-
-    def result(self, state: Any) -> Any:
-        return state
 
 
 class mean(Reducer[tuple[float, int]]):
@@ -205,9 +199,6 @@ class _Chosen(Reducer[Any]):
 
     def merge(self, state: Any, later: Any) -> Any:
         return self.add(state, later, 0)
-
-    def result(self, state: Any) -> Any:
-        return state
 
     def merge_all(self, states: Iterable[Any]) -> Any:
         known = [state for state in states if state is not None]
@@ -305,9 +296,6 @@ class top(Reducer[list[Any]]):
 
     def merge(self, state: list[Any], later: list[Any]) -> list[Any]:
         return self._best([*state, *later])
-
-    def result(self, state: list[Any]) -> list[Any]:
-        return state
 
     def _best(self, events: list[Any]) -> list[Any]:
         known = (event for event in events if getattr(event, self.by) is not None)
@@ -460,9 +448,6 @@ class fold(Reducer[Any]):
     def merge(self, state: Any, later: Any) -> Any:
         assert self._merge is not None
         return self._merge(state, later)
-
-    def result(self, state: Any) -> Any:
-        return state
 
 
 def _or_none(kind: Any) -> Any:

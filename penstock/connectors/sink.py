@@ -101,6 +101,18 @@ class BoundSink(ABC):
     def recall(self, run: str) -> None:  # noqa: B027 - most need no run's name to read
         """Take the name of the run whose output `read` returns, where nothing was claimed, as in an audit. Changes nothing."""
 
+    def write_refused(self, group: str, batch: int, refused: Sequence[Refused]) -> None:
+        """Write the results of a batch that the sink refuses as dead letters.
+
+        Raises
+        ------
+        SinkError: there are some, and the sink is bound without a place for them.
+        """
+        if self.refusals is not None:
+            self.refusals.write(group, batch, refused)
+        elif refused:
+            raise SinkError(f"Sink {self.files.name}: {refused[0].error}.")
+
     @abstractmethod
     def read(self) -> list[Any]:
         """Return all events that were delivered and are still there, in the order of delivery."""

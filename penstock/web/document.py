@@ -11,7 +11,7 @@ table { border-collapse: collapse; width: 100% }
 td, th { padding: .3rem .6rem; border-bottom: 1px solid #8888; text-align: right }
 td:first-child, th:first-child { text-align: left } code, pre { font: 14px/1.5 ui-monospace, monospace }
 code { background: #8882; padding: .1rem .3rem } pre { padding: .5rem .75rem; overflow-x: auto; border: 1px solid #8888 }
-.kind { font-size: .85rem } svg { width: 100%; height: auto; background: #fff }
+.kind { font-size: .85rem } svg { width: 100%; height: auto; background: #fff } img { max-width: 100%; background: #fff }
 """
 
 

@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from penstock.errors import ConfigurationError, SinkError
+from penstock.allocation.drawing import STYLE, require_picture, save_picture
 
-STYLE: Any = {"svg.hashsalt": "penstock", "text.parse_math": False}  # equal data makes equal files; a $ is not markup
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#333333", "#e69f00")
 """Colours that colour-blind readers tell apart (Okabe and Ito)."""
 MARKERS = "osD^vPX*"
@@ -83,7 +82,7 @@ def draw(path: Path, plot: PlotContents) -> None:
     ConfigurationError: the path has another ending.
     SinkError: the file cannot be written.
     """
-    require_drawable(path)
+    require_picture(path)
     figure = Figure(figsize=(7.6, 5.0), layout="constrained")
     axes = figure.subplots()
     for index, curve in enumerate(plot.curves):
@@ -105,11 +104,7 @@ def draw(path: Path, plot: PlotContents) -> None:
     named = [(handle, label) for handle, label in zip(handles, labels, strict=True) if label]
     if named:
         figure.legend(*zip(*named, strict=True), frameon=False, fontsize=9, loc="outside lower center", ncols=4)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
-    except OSError as error:
-        raise SinkError(f"{path} cannot be written ({error.strerror}); choose another place.") from error
+    save_picture(figure, path)
 
 
 def _scale(axes: Axes, plot: PlotContents) -> None:
@@ -151,9 +146,3 @@ def _mark(axes: Axes, marks: Sequence[Mark]) -> None:
             axes.annotate(mark.label, (mark.x, mark.y), fontsize=8, color=colour, **below)
     if any(mark.stated and mark.y is not None for mark in marks):
         axes.plot([], [], "D", color=FAINT, markerfacecolor="none", markeredgewidth=1.4, label="stated in the paper")
-
-
-def require_drawable(path: Path) -> None:
-    """Raise ``ConfigurationError`` unless the path ends in .png or .svg."""
-    if path.suffix not in (".png", ".svg"):
-        raise ConfigurationError(f"{path}: choose a name that ends in .png or .svg.")

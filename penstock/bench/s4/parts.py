@@ -5,11 +5,6 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-STYLE = """:root { color-scheme: light dark; } body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-padding: 0 1rem; } table { border-collapse: collapse; margin: 1rem 0; font-size: 14px; display: block; overflow-x: auto; }
-td, th { padding: .25rem .6rem; border-bottom: 1px solid #8886; text-align: right; } td:first-child, th:first-child
-{ text-align: left; } img { max-width: 100%; background: white; } h2 { margin-top: 2.5rem; }"""
-
 
 class Heading:
     """A heading of a level."""

@@ -16,8 +16,9 @@ import penstock
 from penstock.bench.figures.plots import COLOURS, MARKERS
 from penstock.bench.s4.cells import LARGE, SMALL
 from penstock.bench.s4.paper import AFTER_FAULT, CITATION, FINDINGS, KEYS, RESOURCES
-from penstock.bench.s4.parts import STYLE, Heading, Part, Picture, ReportTable, Text, html, markdown
+from penstock.bench.s4.parts import Heading, Part, Picture, ReportTable, Text, html, markdown
 from penstock.bench.s4.search import BOUND_S, Sustained, sustained
+from penstock.web.document import document
 
 Cell = dict[str, Any]
 
@@ -44,11 +45,7 @@ class CellReport:
         """Write report.md, report.html and the pictures."""
         parts = list(self._parts())
         (directory / "report.md").write_text("".join(markdown(part, directory) for part in parts))
-        body = "".join(html(part) for part in parts)
-        (directory / "report.html").write_text(
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>The S4 evaluation on Penstock</title><style>{STYLE}</style></head><body>\n{body}</body></html>\n"
-        )
+        (directory / "report.html").write_text(document("The S4 evaluation on Penstock", map(html, parts)))
 
     def _parts(self) -> Iterable[Part]:
         measured = [*self._grid, *(cell for cell in self._trials if "error" not in cell), *self._faults]

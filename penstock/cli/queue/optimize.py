@@ -27,13 +27,14 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
     """
     from rich.console import Console
 
-    from penstock.bench.figures.plots import Curve, Mark, PlotContents, draw, require_drawable
+    from penstock.allocation.drawing import require_picture
+    from penstock.bench.figures.plots import Curve, Mark, PlotContents, draw
     from penstock.queueing import StreamServer
     from penstock.queueing import optimize as optimized
     from penstock.queueing.model import figures_of
 
     if plot is not None:
-        require_drawable(plot)
+        require_picture(plot)
     server, costs = read(given, {"batch_size": 1, "timer_rate": 0.0})
     if not isinstance(server, StreamServer):
         raise ConfigurationError("optimize takes a [server] only.")

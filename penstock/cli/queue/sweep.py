@@ -48,11 +48,11 @@ def sweep(
     """
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    from penstock.bench.figures.plots import require_drawable
+    from penstock.allocation.drawing import require_picture
     from penstock.queueing.sweep import Axis, require_parameters, settings
 
     if plot is not None:
-        require_drawable(plot)
+        require_picture(plot)
     parsed = [Axis.parse(text) for text in axes]
     assumed = {"batch_size": 1.0, "timer_rate": 0.0} | {axis.name: axis.values[0] for axis in parsed}
     server, costs = read(given, assumed)

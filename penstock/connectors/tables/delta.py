@@ -5,9 +5,7 @@ a name made of run, sink and group (in the Delta protocol, a transaction identif
 recognised, and if two drivers deliver one batch at once, Delta refuses the second.
 """
 
-import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,25 +16,23 @@ import pyarrow as pa
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnector, SinkContext
-from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, present
+from penstock.connectors.sink import fenced
 from penstock.connectors.tables.delta_log import meet
-from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, reason_of, storage_of
-from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
+from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, storage_of
+from penstock.connectors.tables.kept import kept_rows, last_of_each
+from penstock.connectors.tables.lake import OWNER, LakeSink, misfits
 from penstock.connectors.tables.partitions import taken_apart, without_refused
-from penstock.connectors.tables.rules import FRESH, refuse_nested_key, refuse_unfit
+from penstock.connectors.tables.rules import FRESH, refuse_unfit
+from penstock.connectors.tables.sink import quoted
 from penstock.connectors.uri import Uri
-from penstock.errors import ConfigurationError, SinkError
+from penstock.errors import ConfigurationError
 from penstock.extras import needs
-from penstock.runtime.codec import Codec
-from penstock.runtime.output import SinkFiles, StagedFile
+from penstock.runtime.output import SinkFiles
 from penstock.storage import durable
 
 with needs():
     from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-
-OWNER = "penstock.run"
-"""The table property that names the run that owns the table."""
+    from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 ALONE, AFTER = "penstock.alone", "penstock.after"
 """Commit properties of the versions that Penstock writes, about the version that each is based on: whether all its rows were
@@ -73,37 +69,29 @@ CONSTRAINT = "delta.constraints."
 _GENERATED = {"delta.generationExpression", "delta.identity.start"}
 """Metadata by which the Delta protocol marks a column whose values the writer must generate."""
 
-TRIES, PAUSE_S = 20, 0.05
-"""How often a commit is tried if other writers are quicker, and the pause before the second try."""
-
 COMPACTED_EVERY = 100
 """The default number of micro-batches between two compactions."""
 
 
-class DeltaSink(BoundSink):
-    """A sink that writes to a Delta table. Durations are stored as seconds.
+class DeltaSink(LakeSink[DeltaTable]):
+    """A sink that writes to a Delta table; see `LakeSink`.
 
     Parameters
     ----------
     compacted_every: the number of micro-batches between two compactions; 0 for none.
     storage: settings of the object store, such as its endpoint; secrets belong in the environment.
-    fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
     """
+
+    KIND, FORM = "Delta", "delta:PLACE"
 
     def __init__(
         self, sink: Sink, at: str, files: SinkFiles, compacted_every: int, storage: dict[str, str], fresh: str | None
     ) -> None:
-        self.files, self.uri = files, f"delta:{at}"
-        settings = "&".join(f"{name}={value}" for name, value in sorted(storage.items()))
-        self.place = f"{self.uri}?{settings}" if settings else self.uri
-        self._at, self._storage, self._compacted_every, self._key = at, storage, compacted_every, sink.key
-        self.keeps_last = bool(sink.key)
-        self._codec = Codec(sink.stream.event_type)
-        self._schema = kept_schema(sink.name, "Delta", self._codec.schema)
-        self._fresh, self._run = fresh, ""
+        uri, settings = f"delta:{at}", "&".join(f"{name}={value}" for name, value in sorted(storage.items()))
+        super().__init__(sink, uri, f"{uri}?{settings}" if settings else uri, files, fresh)
+        self._at, self._storage, self._compacted_every = at, storage, compacted_every
         self._alone_at: int | None = None
         """A version whose rows are known to be all written by runs."""
-        refuse_nested_key(sink, self._codec.schema)
         lower = [name.lower() for name in self._schema.names]
         alike = [name for name in self._schema.names if lower.count(name.lower()) > 1]
         if alike:
@@ -112,17 +100,9 @@ class DeltaSink(BoundSink):
                 "more than case."
             )
 
-    def inspect(self, run: str, discarded: Collection[str]) -> None:
-        with self._explained():
-            meet(self._at, self._storage)
-            table = self._table()
-            if table is not None:
-                self._refuse(table, run, discarded)
-
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """Claim the table, and create it if there is none; an existing one must have a column for each field of the event."""
         with self._explained():
-            meet(self._at, self._storage)
             table = self._table()
             if table is None:
                 DeltaTable.create(
@@ -136,16 +116,6 @@ class DeltaSink(BoundSink):
             else:
                 self._take(table, run, discarded)
         self._run = run
-
-    def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
-        staged = present(files)
-        if staged:
-            with self._explained():
-                self._write(group, batch, staged)
-                if self._compacted_every and batch % self._compacted_every == self._compacted_every - 1:
-                    self._compact()
-        for path in staged:
-            path.unlink(missing_ok=True)
 
     def reached(self, group: str) -> int | None:
         with self._explained():
@@ -162,6 +132,7 @@ class DeltaSink(BoundSink):
     # --- the table --------------------------------------------------------------------------------
 
     def _table(self) -> DeltaTable | None:
+        meet(self._at, self._storage)
         try:
             return self._opened()
         except TableNotFoundError:
@@ -170,21 +141,20 @@ class DeltaSink(BoundSink):
     def _opened(self) -> DeltaTable:
         return DeltaTable(self._at, storage_options=self._storage)
 
-    def _refuse(self, table: DeltaTable, run: str, discarded: Collection[str]) -> str | None:
-        """Check that the run may own a table; returns the table's present owner."""
-        owner = _owner_of(table)
-        if owner not in (None, run) and owner not in discarded:
-            raise SinkError(other_run(self.files, self.uri, "delta:PLACE"))
-        self._refuse_unfit(table)
-        if (owner in discarded or _is_emptying(table)) and self._fresh is None and not self._is_alone(table) and table.count():
-            raise foreign(self.files, self.uri, "holds rows that were there before the run, or that another program has added")
-        return owner
+    def _owner_of(self, table: DeltaTable) -> str | None:
+        return table.metadata().configuration.get(OWNER)
+
+    def _is_discarded(self, table: DeltaTable, discarded: Collection[str]) -> bool:
+        return super()._is_discarded(table, discarded) or _is_emptying(table)
+
+    def _holds_others(self, table: DeltaTable) -> bool:
+        return not self._is_alone(table) and table.count() > 0
 
     def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
         """Make the run the owner of a table, and remove a discarded run's rows. The owner changes first, so that commits of the
         discarded run's driver fail from then on. After a crash in between, the next start finds `EMPTYING`, and continues."""
         owner = self._refuse(table, run, discarded)
-        emptying = owner in discarded or _is_emptying(table)
+        emptying = self._is_discarded(table, discarded)
         if owner == run and not emptying:
             return
         self._own(table, run, emptying=emptying)
@@ -216,25 +186,9 @@ class DeltaSink(BoundSink):
         return CommitProperties({ALONE: alone, AFTER: str(table.version())}, app_transactions=list(transactions) or None)
 
     def _refuse_unfit(self, table: DeltaTable) -> None:
-        """Refuse a table that cannot store the events unchanged."""
         columns = {field.name: field for field in table.schema().fields}
         fields = {field.name: field for field in Schema.from_arrow(self._schema).fields}
-        wrong = [f"column {name} is missing" for name in fields if name not in columns]
-        wrong += [
-            f"column {name} is {columns[name].type} and not {field.type}"
-            for name, field in fields.items()
-            if name in columns and str(columns[name].type) != str(field.type)
-        ]
-        wrong += [
-            f"column {name} is never null, and the event has no such field"
-            for name in columns.keys() - fields
-            if not columns[name].nullable
-        ]
-        wrong += [
-            f"column {name} is never null, and the field may be"
-            for name, field in fields.items()
-            if name in columns and field.nullable and not columns[name].nullable
-        ]
+        wrong = misfits(columns, fields, lambda ours, theirs: str(ours) == str(theirs))
         wrong += [f"column {name} is generated" for name, field in columns.items() if _GENERATED & field.metadata.keys()]
         configuration = table.metadata().configuration
         if configuration.get("delta.columnMapping.mode", "none") != "none":
@@ -248,30 +202,24 @@ class DeltaSink(BoundSink):
     def _application(self, group: str) -> str:
         return f"penstock/{self._run}/{self.files.name}/{group}"
 
-    def _write(self, group: str, batch: int, staged: list[Path]) -> None:
-        """Commit staged files as a version of the table, unless one holds the batch already; raise if another run owns it."""
+    def _commit(self, group: str, batch: int, staged: list[Path]) -> None:
         transaction = Transaction(self._application(group), batch)
-        for attempt in range(TRIES):
-            table = self._opened()
-            if _owner_of(table) != self._run:  # if the owner changes after this check, the commit below fails
-                raise fenced(self.files, self.uri)
-            commit, alone_at = self._properties(table, transaction), self._alone_at
-            reached = table.transaction_version(transaction.app_id)
-            if reached is not None and reached >= transaction.version:
-                return
-            try:
-                if _may_refuse(table):
-                    self._put_what_is_taken(table, group, batch, staged, commit)
-                else:
-                    self._put(table, kept_rows(staged, self._codec.schema, self._schema), commit)
-            except CommitFailedError:
-                if attempt == TRIES - 1:
-                    raise
-                time.sleep(min(2.0, PAUSE_S * 2**attempt))
-            else:
-                self._alone_at = None if alone_at is None or table.version() != alone_at + 1 else table.version()
-                self._make_durable(table)
-                return
+        table = self._opened()
+        if self._owner_of(table) != self._run:  # if the owner changes after this check, the commit below fails
+            raise fenced(self.files, self.uri)
+        commit, alone_at = self._properties(table, transaction), self._alone_at
+        reached = table.transaction_version(transaction.app_id)
+        if reached is not None and reached >= transaction.version:
+            return
+        if _may_refuse(table):
+            self._put_what_is_taken(table, group, batch, staged, commit)
+        else:
+            self._put(table, kept_rows(staged, self._codec.schema, self._schema), commit)
+        self._alone_at = None if alone_at is None or table.version() != alone_at + 1 else table.version()
+        self._make_durable(table)
+
+    def _may_pass(self, error: Exception) -> bool:
+        return isinstance(error, CommitFailedError)
 
     def _put_what_is_taken(
         self, table: DeltaTable, group: str, batch: int, staged: list[Path], commit: CommitProperties
@@ -285,10 +233,7 @@ class DeltaSink(BoundSink):
             empty_is_null=True,
         )
         rows, violating = taken_apart(rows, _violations(table, rows), self.uri)
-        if self.refusals is not None:
-            self.refusals.write(group, batch, [*refused, *violating])
-        elif refused or violating:
-            raise SinkError(f"Sink {self.files.name}: {[*refused, *violating][0].error}.")
+        self.write_refused(group, batch, [*refused, *violating])
         self._put(table, rows.to_reader(), commit)
 
     def _put(self, table: DeltaTable, rows: pa.RecordBatchReader, commit: CommitProperties) -> None:
@@ -299,12 +244,14 @@ class DeltaSink(BoundSink):
 
     def _merge(self, table: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None:
         """Upsert rows by the sink's key; a key occurs at most once in ``rows``."""
-        same_key = " AND ".join(f"ours.{_quoted(name)} = theirs.{_quoted(name)}" for name in self._key)
+        same_key = " AND ".join(f"ours.{quoted(name)} = theirs.{quoted(name)}" for name in self._key)
         merger = table.merge(rows, same_key, source_alias="ours", target_alias="theirs", commit_properties=commit)
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    def _compact(self) -> None:
+    def _tidy(self, batch: int) -> None:
         """Compact small files into few, and remove files that no version of the last week needs."""
+        if not self._compacted_every or batch % self._compacted_every != self._compacted_every - 1:
+            return
         table = self._opened()
         try:
             table.optimize.compact()
@@ -321,18 +268,6 @@ class DeltaSink(BoundSink):
         added = [Path(self._at) / unquote(action["add"]["path"]) for action in actions if "add" in action]
         for path in [*added, *{file.parent for file in added}, log, log.parent]:
             durable.sync_path(path)
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (DeltaError, OSError) as error:
-            if isinstance(error, SinkError):
-                raise
-            raise SinkError(
-                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, "
-                "or choose another place."
-            ) from error
 
 
 def _may_refuse(table: DeltaTable) -> bool:
@@ -368,7 +303,7 @@ def _violations(table: DeltaTable, rows: pa.Table) -> dict[int, str]:
         write_deltalake(place, rows.append_column(NUMBER, pa.array(range(len(rows)), pa.int64())))
         engine = QueryBuilder().register("arrived", DeltaTable(place))
         for name, rule in rules.items():
-            violating = engine.execute(f"SELECT {_quoted(NUMBER)} FROM arrived WHERE ({rule}) IS NOT TRUE").read_all()
+            violating = engine.execute(f"SELECT {quoted(NUMBER)} FROM arrived WHERE ({rule}) IS NOT TRUE").read_all()
             for number in pa.table(violating)[NUMBER].to_pylist():
                 reasons.setdefault(number, f"it is against the table's {name} ({rule})")
     return reasons
@@ -403,14 +338,6 @@ def _is_restored(table: DeltaTable) -> bool:
 
 def _is_emptying(table: DeltaTable) -> bool:
     return table.metadata().configuration.get(EMPTYING) == "yes"
-
-
-def _owner_of(table: DeltaTable) -> str | None:
-    return table.metadata().configuration.get(OWNER)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DeltaSink:

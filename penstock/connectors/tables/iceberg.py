@@ -6,10 +6,9 @@ even if its snapshot is gone. The catalog accepts a commit only if the table has
 if two drivers deliver one batch at once, it refuses the second.
 """
 
-import time
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -19,17 +18,15 @@ import pyarrow as pa
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import DURATION, Option, Options, SinkConnector, SinkContext
-from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, present
-from penstock.connectors.tables.delta_place import reason_of
+from penstock.connectors.sink import fenced
 from penstock.connectors.tables.iceberg_place import CATALOG, IcebergPlace
-from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
+from penstock.connectors.tables.kept import kept_rows, last_of_each
+from penstock.connectors.tables.lake import OWNER, LakeSink, misfits
 from penstock.connectors.tables.partitions import without_refused
-from penstock.connectors.tables.rules import FRESH, refuse_nested_key, refuse_unfit
+from penstock.connectors.tables.rules import FRESH, refuse_unfit
 from penstock.connectors.uri import Uri
-from penstock.errors import PenstockError, SinkError
 from penstock.extras import needs
-from penstock.runtime.codec import Codec
-from penstock.runtime.output import SinkFiles, StagedFile
+from penstock.runtime.output import SinkFiles
 
 with needs():
     from pyiceberg.catalog import Catalog
@@ -47,9 +44,6 @@ with needs():
     from pyiceberg.table.snapshots import Operation, Snapshot
     from pyiceberg.transforms import IdentityTransform
 
-OWNER = "penstock.run"
-"""The table property that names the run that owns the table."""
-
 ALONE = "penstock.alone"
 """The property of each snapshot that Penstock writes: whether all rows in it were written by runs. It holds for certain, as the
 catalog refuses the commit if another one came between the snapshot and its parent.
@@ -61,9 +55,6 @@ REACHED = "penstock.reached."
 TIDY = {TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true", TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100"}
 """Properties of tables that Penstock creates. They limit old metadata files, of which each commit leaves one."""
 
-TRIES, PAUSE_S = 20, 0.05
-"""How often a commit is tried if other writers are quicker, and the pause before the second try."""
-
 PASSING = (CommitFailedException, CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError)
 """Errors after which a commit is tried again. That is safe even if the commit succeeded, as each try first reads the table."""
 
@@ -73,30 +64,19 @@ EXPIRED_EVERY, KEPT_S = 100, 7 * 86400.0
 warnings.filterwarnings("ignore", "Delete operation did not match any records")
 
 
-class IcebergSink(BoundSink):
-    """A sink that writes to an Iceberg table. Durations are stored as seconds.
+class IcebergSink(LakeSink[Table]):
+    """A sink that writes to an Iceberg table; see `LakeSink`.
 
     Parameters
     ----------
     kept_s: how long snapshots are kept, in seconds.
-    fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
     """
 
-    def __init__(self, sink: Sink, at: IcebergPlace, files: SinkFiles, kept_s: float, fresh: str | None) -> None:
-        self.files, self.uri = files, str(at)
-        self.place = at.place
-        self._at, self._key, self._kept_s = at, sink.key, kept_s
-        self.keeps_last = bool(sink.key)
-        self._codec = Codec(sink.stream.event_type)
-        self._schema = kept_schema(sink.name, "Iceberg", self._codec.schema)
-        self._fresh, self._run = fresh, ""
-        refuse_nested_key(sink, self._codec.schema)
+    KIND, FORM = "Iceberg", "iceberg:CATALOG/NAMESPACE.TABLE"
 
-    def inspect(self, run: str, discarded: Collection[str]) -> None:
-        with self._explained():
-            table = self._table()
-            if table is not None:
-                self._refuse(table, run, discarded)
+    def __init__(self, sink: Sink, at: IcebergPlace, files: SinkFiles, kept_s: float, fresh: str | None) -> None:
+        super().__init__(sink, str(at), at.place, files, fresh)
+        self._at, self._kept_s = at, kept_s
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """Claim the table, and create it if there is none; an existing one must have a column for each field of the event."""
@@ -106,16 +86,6 @@ class IcebergSink(BoundSink):
             if owner != run:
                 self._take(table, run, emptied=owner in discarded and self._fresh != "keep")
         self._run = run
-
-    def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
-        staged = present(files)
-        if staged:
-            with self._explained():
-                self._write(group, batch, staged)
-                if batch % EXPIRED_EVERY == EXPIRED_EVERY - 1:
-                    self._expire()
-        for path in staged:
-            path.unlink(missing_ok=True)
 
     def reached(self, group: str) -> int | None:
         with self._explained():
@@ -150,15 +120,11 @@ class IcebergSink(BoundSink):
         except TableAlreadyExistsError:  # another driver of this run was quicker
             return self._opened()
 
-    def _refuse(self, table: Table, run: str, discarded: Collection[str]) -> str | None:
-        """Check that the run may own a table; returns the table's present owner."""
-        owner = table.properties.get(OWNER)
-        if owner not in (None, run) and owner not in discarded:
-            raise SinkError(other_run(self.files, self.uri, "iceberg:CATALOG/NAMESPACE.TABLE"))
-        self._refuse_unfit(table)
-        if owner in discarded and self._fresh is None and not _is_alone(table) and table.scan().count():
-            raise foreign(self.files, self.uri, "holds rows that were there before the run, or that another program has added")
-        return owner
+    def _owner_of(self, table: Table) -> str | None:
+        return table.properties.get(OWNER)
+
+    def _holds_others(self, table: Table) -> bool:
+        return not _is_alone(table) and bool(table.scan().count())
 
     def _take(self, table: Table, run: str, *, emptied: bool) -> None:
         """Make the run the owner of a table. This always adds a snapshot, so that a discarded run's driver cannot commit."""
@@ -173,27 +139,9 @@ class IcebergSink(BoundSink):
             change.set_properties({OWNER: run})
 
     def _refuse_unfit(self, table: Table) -> None:
-        """Refuse a table that cannot store the events unchanged."""
         columns = {field.name: field for field in table.schema().as_arrow()}
         fields = {field.name: field for field in self._schema}
-        both = [(columns[name], field) for name, field in fields.items() if name in columns]
-        wrong = [f"column {name} is missing" for name in fields if name not in columns]
-        wrong += [
-            f"column {column.name} is {column.type} and not {field.type}"
-            for column, field in both
-            if not _same(field.type, column.type)
-        ]
-        wrong += [
-            f"column {column.name} is never null, and the field may be"
-            for column, field in both
-            if field.nullable and not column.nullable
-        ]
-        wrong += [
-            f"column {name} is never null, and the event has no such field"
-            for name in columns.keys() - fields
-            if not columns[name].nullable
-        ]
-        refuse_unfit(self.files.name, self.uri, wrong)
+        refuse_unfit(self.files.name, self.uri, misfits(columns, fields, _same))
 
     # --- commits ----------------------------------------------------------------------------------
 
@@ -214,30 +162,23 @@ class IcebergSink(BoundSink):
         last = max(delivered, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
         return last is not None and last.snapshot_id not in {snapshot.snapshot_id for snapshot in _lineage(table)}
 
-    def _write(self, group: str, batch: int, staged: list[Path]) -> None:
-        """Commit staged files to the table, unless a commit holds the batch already; raise if another run owns the table."""
+    def _commit(self, group: str, batch: int, staged: list[Path]) -> None:
         summary = {"penstock.run": self._run, "penstock.sink": self.files.name, "penstock.group": group}
-        for attempt in range(TRIES):
-            table = self._opened()
-            if table.properties.get(OWNER) != self._run:
-                raise fenced(self.files, self.uri)
-            if self._reached(table, group) >= batch:
-                return
-            summary[ALONE] = "yes" if _is_alone(table) else "no"
-            # The library's own retries would not check whether another driver has delivered the batch meanwhile.
-            table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
-            rows = self._taken(table, group, batch, kept_rows(staged, self._codec.schema, self._schema).read_all())
-            try:
-                with table.transaction() as change:
-                    change.set_properties({self._mark(group): str(batch)})
-                    self._stage(table, change, rows, {**summary, "penstock.batch": str(batch)})
-            except Exception as error:
-                may_pass = isinstance(error, PASSING) or type(error).__name__ == "OperationalError"  # SQLAlchemy's
-                if not may_pass or attempt == TRIES - 1:
-                    raise
-                time.sleep(min(2.0, PAUSE_S * 2**attempt))
-            else:
-                return
+        table = self._opened()
+        if self._owner_of(table) != self._run:
+            raise fenced(self.files, self.uri)
+        if self._reached(table, group) >= batch:
+            return
+        summary |= {ALONE: "yes" if _is_alone(table) else "no", "penstock.batch": str(batch)}
+        # The library's own retries would not check whether another driver has delivered the batch meanwhile.
+        table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
+        rows = self._taken(table, group, batch, kept_rows(staged, self._codec.schema, self._schema).read_all())
+        with table.transaction() as change:
+            change.set_properties({self._mark(group): str(batch)})
+            self._stage(table, change, rows, summary)
+
+    def _may_pass(self, error: Exception) -> bool:
+        return isinstance(error, PASSING) or type(error).__name__ == "OperationalError"  # SQLAlchemy's
 
     def _taken(self, table: Table, group: str, batch: int, rows: pa.Table) -> pa.Table:
         """Return the rows that the table can store; those whose partition cannot be named become dead letters."""
@@ -247,10 +188,7 @@ class IcebergSink(BoundSink):
         names = [table.schema().find_column_name(number) or "" for number in ids]
         is_local = table.location().partition("://")[0] in (table.location(), "file")
         rows, refused = without_refused(rows, names, self.uri, is_local=is_local, empty_is_null=False)
-        if self.refusals is not None:
-            self.refusals.write(group, batch, refused)
-        elif refused:
-            raise SinkError(f"Sink {self.files.name}: {refused[0].error}.")
+        self.write_refused(group, batch, refused)
         return rows
 
     def _stage(self, table: Table, change: Transaction, rows: pa.Table, told: dict[str, str]) -> None:
@@ -271,23 +209,13 @@ class IcebergSink(BoundSink):
         rest = rest.cast(pa.schema([rows.schema.field(f.name) if f.name in self._schema.names else f for f in rest.schema]))
         change.overwrite(pa.concat_tables([rest, rows], promote_options="default"), near, snapshot_properties=told)
 
-    def _expire(self) -> None:
+    def _tidy(self, batch: int) -> None:
         """Remove old snapshots, since each commit writes a list of all snapshots."""
+        if batch % EXPIRED_EVERY != EXPIRED_EVERY - 1:
+            return
         before = datetime.now(UTC) - timedelta(seconds=self._kept_s)
         with suppress(*PASSING):  # another writer was quicker; the next call will remove them
             self._opened().maintenance.expire_snapshots().older_than(before).commit()
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except PenstockError:
-            raise
-        except Exception as error:  # errors of the library, catalogs and stores share no base class
-            raise SinkError(
-                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, "
-                "or choose another."
-            ) from error
 
 
 def _lineage(table: Table) -> Iterator[Snapshot]:

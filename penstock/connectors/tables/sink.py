@@ -336,10 +336,7 @@ class TableSink(BoundSink):
                 rows = self._rows(staged)
                 while chunk := list(islice(rows, AT_ONCE)):
                     refused += self._loaded(cursor, chunk)
-                if self.refusals is not None:
-                    self.refusals.write(group, batch, refused)
-                elif refused:
-                    raise SinkError(f"Sink {self.files.name}: {refused[0].error}.")
+                self.write_refused(group, batch, refused)
 
     def _loaded(self, cursor: Cursor, rows: list[Row]) -> list[Refused]:
         """Load rows, except those that the database refuses, and return these; they are found by bisection."""

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from penstock.web.document import document
+
 Guarantee = Literal["exactly once", "at least once", "lossy", "stuck", "differs"]
 Rows = list[str]
 
@@ -124,18 +126,14 @@ class QueryVerdict(msgspec.Struct):
 
     def to_html(self) -> str:
         """Return the verdict as a self-contained HTML page."""
-        rows = "\n".join(map(self._drawn, self.trials))
-        notes = "".join(f"<p>{escape(note)}.</p>" for note in self.notes)
-        return PAGE.format(
-            query=escape(self.query),
-            verdict=escape(self.guarantee),
-            meaning=escape(MEANINGS[self.guarantee]),
-            rows=rows,
-            notes=notes,
-            kind=KINDS[self.guarantee],
-            count=self.rows,
-            batches=self.microbatches,
+        whole = (
+            f'<section class="{KINDS[self.guarantee]}"><h2>{escape(self.guarantee)}</h2>'
+            f"<p>{escape(MEANINGS[self.guarantee])}.</p>"
+            f"<p>{self.rows} rows in {self.microbatches} micro-batches when nothing disturbs it.</p></section>"
         )
+        notes = [f"<p>{escape(note)}.</p>" for note in self.notes]
+        parts = [STYLE, f"<h1>{escape(self.query)}</h1>", whole, *map(self._drawn, self.trials), *notes]
+        return document(f"{self.query}: {self.guarantee}", parts)
 
     def _drawn(self, trial: TrialResult) -> str:
         """Draw a trial in HTML, with a timeline unless its micro-batches are cut differently."""
@@ -207,30 +205,18 @@ KINDS: dict[Guarantee, str] = {
     "differs": "other",
 }
 
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{query}: {verdict}</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #1b1f24; background: #fff }}
-section {{ border-left: .4rem solid #888; padding: .1rem 1rem; margin: 1.5rem 0 }}
-h2 {{ font-size: 1rem; margin: .3rem 0 }} p {{ margin: .3rem 0 }}
-ul {{ font: 13px/1.5 ui-monospace, monospace; overflow-x: auto }}
-.time {{ display: flex; flex-wrap: wrap; gap: .5rem }}
-.batch {{ border: 1px solid #999; border-radius: .3rem; padding: .2rem .5rem }}
-.batch span {{ margin-left: .5rem; color: #444 }} .again {{ border-style: dashed }}
-.end {{ color: #b3261e; font-weight: bold; margin-left: .5rem }}
-.good {{ border-color: #2e7d32 }} .double {{ border-color: #b26a00 }} .bad {{ border-color: #b3261e }}
-.other {{ border-color: #6a3fa0 }}
-@media (prefers-color-scheme: dark) {{
-  body {{ color: #e6e6e6; background: #16181c }} .batch span {{ color: #bbb }} .end {{ color: #ff8a80 }} }}
-</style>
-<h1>{query}</h1>
-<section class="{kind}"><h2>{verdict}</h2><p>{meaning}.</p>
-<p>{count} rows in {batches} micro-batches when nothing disturbs it.</p></section>
-{rows}
-{notes}
-</html>
-"""
+STYLE = """<style>
+section { border-left: .4rem solid #888; padding: .1rem 1rem; margin: 1.5rem 0 }
+h2 { font-size: 1rem; margin: .3rem 0 } p { margin: .3rem 0 }
+ul { font: 13px/1.5 ui-monospace, monospace; overflow-x: auto }
+.time { display: flex; flex-wrap: wrap; gap: .5rem }
+.batch { border: 1px solid #999; border-radius: .3rem; padding: .2rem .5rem }
+.batch span { margin-left: .5rem; opacity: .75 } .again { border-style: dashed }
+.end { color: #b3261e; font-weight: bold; margin-left: .5rem }
+.good { border-color: #2e7d32 } .double { border-color: #b26a00 } .bad { border-color: #b3261e }
+.other { border-color: #6a3fa0 }
+@media (prefers-color-scheme: dark) { .end { color: #ff8a80 } }
+</style>"""
 
 
 def _said(trial: TrialResult) -> list[str]:
