@@ -1,7 +1,7 @@
 """A container: holds and runs the instances of one keyed element in one partition."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -314,13 +314,25 @@ class Container:
         batch.saved.pop(identity, None)
         return True
 
-    def finish(self) -> float | None:
+    @property
+    def due(self) -> float | None:
+        """When the next timer of this container is due, in seconds since the epoch; None where there is none."""
+        return min(self._pages.header.due.values(), default=None)
+
+    def finish(self) -> Iterator[None]:
         """End the micro-batch: call ``on_batch``, fire due timers, write the state, route the emissions.
 
-        Returns when the next timer of this container is due, in seconds since the epoch; None where there is none.
+        Where many timers are due they fire part by part. Yields after each part, so that its emissions can be sent.
         """
         with working(self._work):
             self._finish_batch()
+        for numbers in self._timers.parts():
+            with working(self._work):
+                self._timers.fire_part(numbers, self._emitter)
+            self._route()
+            self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
+            yield
+        with working(self._work):
             self._timers.fire(self._emitter)
         self._instances.drop_empty()
         self._timers.note()
@@ -329,7 +341,6 @@ class Container:
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
         self._pages.flush(self._key.hashes)
         self._route()
-        return min(self._pages.header.due.values(), default=None)
 
     def _new_emitter(self, causes: LineageColumns) -> Emitter:
         return Emitter(self.element, self._stage.wiring, causes, self._stage.tally.partition)

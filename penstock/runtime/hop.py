@@ -56,7 +56,10 @@ class Hop:
             if self._stage.outbox.bytes >= SENT_AT_ONCE:
                 yield self._stage.outbox.take()
         with collector_paused():
-            self._note(container.finish())
+            for _ in container.finish():
+                if self._stage.outbox.bytes >= SENT_AT_ONCE:
+                    yield self._stage.outbox.take()
+        self._note(container.due)
 
     def _container(self, element: Element) -> Container:
         return Container(element, self._stage, self._store, self._now, self._watermark)

@@ -1,7 +1,9 @@
 """The instances of one keyed element in one partition, as a micro-batch sees them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement
 from penstock.app.state import LARGEST_STATE
@@ -91,11 +93,24 @@ class LiveInstances:
         entry.state._context = self._context
         (self._page_of(identity) if page is None else page)[identity] = self.live[identity] = entry
 
-    def forget(self, identity: bytes) -> None:
+    def forget(self, identity: bytes, page: Page | None = None) -> None:
         """Delete an instance and its state."""
         self.live.pop(identity, None)
-        del self._page_of(identity)[identity]
+        del (self._page_of(identity) if page is None else page)[identity]
         self.pages.header.instances -= 1
+
+    def put_back(self, number: int, held: Collection[bytes]) -> None:
+        """Encode the decoded instances on a page again, but for the held ones; write the page if none of these is on it."""
+        page = self.pages.page(number)
+        for identity, entry in list(page.items()):
+            if identity not in held:
+                if self._is_empty(entry):
+                    self.forget(identity, page)
+                else:
+                    page[identity] = msgspec.Raw(self.encode(entry))
+                    del self.live[identity]
+        if page.keys().isdisjoint(held):
+            self.pages.release(number)
 
     def is_expired(self, entry: Instance[Any]) -> bool:
         """Whether an instance has had no event for so long that its key starts with fresh state."""
@@ -136,9 +151,12 @@ class LiveInstances:
     def drop_empty(self) -> None:
         """Delete instances that hold nothing (all windows closed, say): a new instance would be equal."""
         if issubclass(self._prototype, Stepwise):
-            for identity, entry in list(self.live.items()):
-                if entry.due is None and entry.state.is_empty():
-                    self.forget(identity)
+            empty = [identity for identity, entry in self.live.items() if self._is_empty(entry)]
+            for identity, number in zip(empty, self.pages.numbers(self.key.hashes(empty)).tolist(), strict=True):
+                self.forget(identity, self.pages.page(number))
+
+    def _is_empty(self, entry: Instance[Any]) -> bool:
+        return issubclass(self._prototype, Stepwise) and entry.due is None and entry.state.is_empty()
 
     def sweep(self) -> None:
         """Delete expired instances from the next few pages; each micro-batch sweeps others."""

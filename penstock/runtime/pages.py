@@ -132,6 +132,12 @@ class Pages(Directory):
             self._loaded[number] = page
         return page
 
+    def release(self, number: int) -> None:
+        """Write a page before all others, and forget it."""
+        content = self._encode(self._loaded.pop(number))
+        self.header.bytes = max(0, self.header.bytes + len(content) - self._sizes.pop(number))
+        self._write(number, content)
+
     def stored(self, number: int, key: bytes) -> msgspec.Raw | None:
         """Return an entry as it was stored before this micro-batch."""
         content = self._read(number)

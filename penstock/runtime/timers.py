@@ -1,6 +1,7 @@
 """Timers: finds the instances of an element with a due timer, and calls their hooks."""
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from penstock.app.element import Element, InstanceContext
@@ -14,6 +15,9 @@ from penstock.runtime.log import AtWork, working
 
 REARMED_AT_MOST = 1000
 """In one micro-batch an instance may set its timer this often to a time that has already passed."""
+
+PAGES_AT_ONCE, BYTES_AT_ONCE = 256, 16 << 20
+"""Where more pages than so many, or of so many bytes, have due timers, these fire part by part, to bound memory."""
 
 
 class Timers:
@@ -53,7 +57,7 @@ class Timers:
         if self._live:
             with working(self._work):
                 for _ in range(REARMED_AT_MOST):
-                    if not self._fire_once(emitter):
+                    if not self._fire_once(emitter, self._live):
                         break
             for identity in list(self._live):
                 self._instances.forget(identity)
@@ -77,22 +81,49 @@ class Timers:
         if not self._element.has_timers or self._clock is None:
             return
         for number in self._pages.due(self._clock):
-            page = self._pages.page(number)
-            for identity, stored in list(page.items()):
-                if not isinstance(stored, Instance):  # it is still encoded
-                    if self._element.expires is not None and self._instances.is_expired(decode_shallow(stored)):
-                        self._instances.forget(identity)
-                    else:
-                        entry = self._instances.read(identity, stored)
-                        self._instances.adopt(identity, self._decode_key(identity), entry, page)
+            self._adopt_all(number)
         for _ in range(REARMED_AT_MOST):
-            if not self._fire_once(emitter):
+            if not self._fire_once(emitter, self._live):
                 return
 
-    def _fire_once(self, emitter: Emitter) -> bool:
-        """Fire all due timers, earliest first; returns whether any was due."""
+    def parts(self) -> Iterator[list[int]]:
+        """Yield the pages with due timers in parts, each for `fire_part`; nothing where `fire` can take all of them at once."""
+        if not self._element.has_timers or self._clock is None:
+            return
+        numbers, header = self._pages.due(self._clock), self._pages.header
+        at_once = max(1, min(PAGES_AT_ONCE, BYTES_AT_ONCE * header.pages // max(1, header.bytes)))
+        if len(numbers) > at_once:
+            yield from (numbers[first : first + at_once] for first in range(0, len(numbers), at_once))
+
+    def fire_part(self, numbers: list[int], emitter: Emitter) -> None:
+        """Fire the due timers on some pages, and encode the instances there again that have had no event."""
+        held = set(self._live)
+        for number in numbers:
+            self._adopt_all(number)
+        identities = [identity for number in numbers for identity in self._pages.page(number)]
+        for _ in range(REARMED_AT_MOST):
+            if not self._fire_once(emitter, identities):
+                break
+        for number in numbers:
+            self._note_all(number)
+            self._instances.put_back(number, held)
+
+    def _adopt_all(self, number: int) -> None:
+        """Decode all instances on a page, but for those that have expired."""
+        page = self._pages.page(number)
+        for identity, stored in list(page.items()):
+            if not isinstance(stored, Instance):  # it is still encoded
+                if self._element.expires is not None and self._instances.is_expired(decode_shallow(stored)):
+                    self._instances.forget(identity, page)
+                else:
+                    entry = self._instances.read(identity, stored)
+                    self._instances.adopt(identity, self._decode_key(identity), entry, page)
+
+    def _fire_once(self, emitter: Emitter, identities: Iterable[bytes]) -> bool:
+        """Fire all due timers of some instances, earliest first; returns whether any was due."""
         assert self._clock is not None
-        dues = [(entry.next_due, identity) for identity, entry in self._live.items() if entry.next_due is not None]
+        live = self._live
+        dues = [(due, identity) for identity in identities if (due := live[identity].next_due) is not None]
         ready = sorted((time, identity) for time, identity in dues if time <= self._fires_until(self._live[identity]))
         for _, identity in ready:
             entry = self._live[identity]
@@ -153,9 +184,13 @@ class Timers:
             return
         visited = set() if self._clock is None else set(self._pages.due(self._clock))
         for number in visited:
-            dues = (entry.next_due for entry in self._pages.page(number).values())
-            self._pages.note_due(number, min((due for due in dues if due is not None), default=None), exact=True)
+            self._note_all(number)
         numbers = self._pages.numbers(self._hashes(list(self._live))).tolist()
         for number, entry in zip(numbers, self._live.values(), strict=True):
             if number not in visited:
                 self._pages.note_due(number, entry.next_due)
+
+    def _note_all(self, number: int) -> None:
+        """Record when the earliest timer of a page is due whose instances are all decoded."""
+        dues = (entry.next_due for entry in self._pages.page(number).values())
+        self._pages.note_due(number, min((due for due in dues if due is not None), default=None), exact=True)

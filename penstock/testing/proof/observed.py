@@ -79,7 +79,9 @@ class ForgetfulHop(ObservedHop):
                         container.reread()
                     container.handle(single)
                 handled = True
-        self._note(container.finish())
+        for _ in container.finish():
+            pass
+        self._note(container.due)
         yield self._stage.outbox.take()
 
 
