@@ -157,10 +157,14 @@ def steps(what: Workload) -> Times:
         ],
         "state in": [(live.LiveInstances, "open_all"), (pages.Pages, "page")],
         "hooks": [(container.Container, "handle")],
-        "timers": [(timers.Timers, "fire"), (timers.Timers, "note")],
+        "timers": [(timers.Timers, "fire"), (timers.Timers, "fire_part"), (timers.Timers, "note")],
         "state out": [(container.Container, "settle"), (live.LiveInstances, "check_storable"), (pages.Pages, "flush")],
         "emit": [(container.Container, "_route")],
-        "end of the micro-batch": [(container.Container, "finish"), (hop.Hop, "_note")],
+        "end of the micro-batch": [
+            (container.Container, "_finish_batch"),
+            (live.LiveInstances, "drop_empty"),
+            (hop.Hop, "_note"),
+        ],
     }
 
     def timed(call: Callable[..., Any], part: str) -> Callable[..., Any]:
