@@ -156,7 +156,7 @@ def state_of(run: Path, manifest: Manifest) -> Literal["running", "stopped", "en
     with suppress(FileNotFoundError), (here_of(run) / LOG).open("rb") as log:
         try:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two observers do not take each other for the run
-        except BlockingIOError:
+        except OSError:  # it is held, or the file system cannot tell
             return "running"
     driver = manifest.driver
     if not is_local(run) and driver is not None and driver.host != gethostname() and not driver.released:

@@ -319,10 +319,11 @@ class Container:
         """When the next timer of this container is due, in seconds since the epoch; None where there is none."""
         return min(self._pages.header.due.values(), default=None)
 
-    def finish(self) -> Iterator[None]:
+    def finish(self) -> Iterator[int]:
         """End the micro-batch: call ``on_batch``, fire due timers, write the state, route the emissions.
 
-        Where many timers are due they fire part by part. Yields after each part, so that its emissions can be sent.
+        Where many timers are due they fire part by part. Yields the number of pages after each part, so that its emissions can
+        be sent.
         """
         with working(self._work):
             self._finish_batch()
@@ -331,7 +332,7 @@ class Container:
                 self._timers.fire_part(numbers, self._emitter)
             self._route()
             self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
-            yield
+            yield len(numbers)
         with working(self._work):
             self._timers.fire(self._emitter)
         self._instances.drop_empty()

@@ -55,10 +55,10 @@ class Hop:
             settled = False
             if self._stage.outbox.bytes >= SENT_AT_ONCE:
                 yield self._stage.outbox.take()
-        with collector_paused():
-            for _ in container.finish():
-                if self._stage.outbox.bytes >= SENT_AT_ONCE:
-                    yield self._stage.outbox.take()
+        parts = container.finish()
+        while _next_part(parts):
+            if self._stage.outbox.bytes >= SENT_AT_ONCE:
+                yield self._stage.outbox.take()
         self._note(container.due)
 
     def _container(self, element: Element) -> Container:
@@ -87,6 +87,12 @@ class Hop:
         if order is not None:
             events, lineage = events.take(pa.array(order)), lineage.take(order)
         return ColumnDelivery(element, self._stage, events, lineage)
+
+
+def _next_part(parts: Iterator[int]) -> int:
+    """Return the next number; 0 after the last. No yield is within `collector_paused`, lest it pause the caller's collector."""
+    with collector_paused():
+        return next(parts, 0)
 
 
 @contextmanager

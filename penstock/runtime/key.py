@@ -13,7 +13,7 @@ from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.identity import spelling
 from penstock.runtime.lineage import hashed
-from penstock.runtime.partitioner import PRESENT, TOGETHER, UNTURNED, Partitioner
+from penstock.runtime.partitioner import LOG_TOGETHER, PRESENT, TOGETHER, UNTURNED, Partitioner
 
 INTEGERS = np.array([byte < 0x80 or byte >= 0xE0 or 0xCC <= byte <= 0xD3 for byte in range(256)])
 """Whether an encoded key that begins with a byte is an integer (MessagePack: fixint, uint and int)."""
@@ -111,13 +111,25 @@ class KeyReader:
         if self._partitioner == "blocks":
             whole = INTEGERS[np.frombuffer(b"".join([identity[:1] for identity in identities]), np.uint8)]
             rows = np.flatnonzero(whole)
-            blocks = self._in_64_bits([_decode(identities[row]) for row in rows.tolist()]) // (self._partitions * TOGETHER)
-            hashes[rows] = hashed(blocks, np.zeros_like(blocks)) & 0xFFFFFFFF
+            hashes[rows] = _beside(self._in_64_bits([_decode(identities[row]) for row in rows.tolist()]) // self._partitions)
         return hashes
 
     def hash(self, identity: bytes, /) -> int:
         """Return the hash of one encoded key."""
         return int(self.hashes([identity])[0])
+
+
+def _beside(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return hashes of 32 bits of which the low bits, which say the page, are equal for `TOGETHER` neighbours.
+
+    Where all numbers up to n are keys there are n / 256 pages; if their states are large, up to n. So from the length of the
+    number itself less `LOG_TOGETHER` bits on, the hash has the bits of the place among the neighbours, which then lie apart.
+    """
+    blocks, places = np.divmod(numbers, TOGETHER)
+    hashes = hashed(blocks, np.zeros_like(blocks)) & 0xFFFFFFFF
+    at = np.clip(np.frexp(np.abs(numbers.astype(np.float64)))[1] - LOG_TOGETHER, 0, 32 - LOG_TOGETHER).astype(np.int64)
+    beside: NDArray[np.int64] = (hashes & ~((TOGETHER - 1) << at)) | (places << at)
+    return beside
 
 
 def _spread(identities: Sequence[bytes]) -> NDArray[np.uint64]:

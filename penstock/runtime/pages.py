@@ -132,6 +132,11 @@ class Pages(Directory):
             self._loaded[number] = page
         return page
 
+    def size(self, number: int) -> int:
+        """Return how many bytes a page had when it was read."""
+        self.page(number)
+        return self._sizes[number]
+
     def release(self, number: int) -> None:
         """Write a page before all others, and forget it."""
         content = self._encode(self._loaded.pop(number))

@@ -11,11 +11,12 @@ end in zeros, share a few partitions or one. Runs that older versions have begun
 ``blocks``: each block of consecutive integers, as many as there are partitions, has one integer for every partition, in an
 order that a hash of the block turns; but of the `UNTURNED` blocks on each side of zero, all have the same order. So the first
 few numbers are spread as evenly as by remainders, and numbers with a stride as by a hash. Within a partition, `TOGETHER` blocks
-lie on one page: numbers that are given out one after the other are often needed at one time.
+lie on one page, unless states are large: numbers that are given out one after the other are often needed at one time.
 """
 
 UNTURNED = 16
-TOGETHER = 64
+LOG_TOGETHER = 6
+TOGETHER = 1 << LOG_TOGETHER
 
 PRESENT: Partitioner = "blocks"
 """The partitioner of runs that are begun now, or moved to another number of partitions."""

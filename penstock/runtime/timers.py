@@ -90,10 +90,18 @@ class Timers:
         """Yield the pages with due timers in parts, each for `fire_part`; nothing where `fire` can take all of them at once."""
         if not self._element.has_timers or self._clock is None:
             return
-        numbers, header = self._pages.due(self._clock), self._pages.header
-        at_once = max(1, min(PAGES_AT_ONCE, BYTES_AT_ONCE * header.pages // max(1, header.bytes)))
-        if len(numbers) > at_once:
-            yield from (numbers[first : first + at_once] for first in range(0, len(numbers), at_once))
+        numbers = self._pages.due(self._clock)
+        if len(numbers) <= PAGES_AT_ONCE and self._pages.header.bytes <= BYTES_AT_ONCE:
+            return
+        part, size = list[int](), 0
+        for number in numbers:
+            part.append(number)
+            size += self._pages.size(number)
+            if len(part) >= PAGES_AT_ONCE or size >= BYTES_AT_ONCE:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
 
     def fire_part(self, numbers: list[int], emitter: Emitter) -> None:
         """Fire the due timers on some pages, and encode the instances there again that have had no event."""
@@ -120,7 +128,7 @@ class Timers:
                     self._instances.adopt(identity, self._decode_key(identity), entry, page)
 
     def _fire_once(self, emitter: Emitter, identities: Iterable[bytes]) -> bool:
-        """Fire all due timers of some instances, earliest first; returns whether any was due."""
+        """Fire the due timers of some instances, the earliest first; returns whether any was due."""
         assert self._clock is not None
         live = self._live
         dues = [(due, identity) for identity in identities if (due := live[identity].next_due) is not None]

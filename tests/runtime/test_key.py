@@ -112,16 +112,37 @@ def splitmix(number):
     return mixed ^ (mixed >> 31)
 
 
-def test_integers_lie_on_the_page_of_their_neighbours():
+def test_integers_lie_where_earlier_versions_have_put_them():
+    """Worked out with plain integers, as above; the place among 64 neighbours from the number's own length less 6 bits on."""
+
+    def beside(number):
+        block, place = divmod(number, 64)
+        at = min(max(abs(number).bit_length() - 6, 0), 26)
+        return splitmix(block) & 0xFFFFFFFF & ~(63 << at) | place << at
+
     numbers = [0, 63, 64 * 7 - 1, 64 * 7, 127, 128, 2**16, 2**40, -1, -64, -65, -128, -129, -(2**40), -(2**63), 2**63 - 1]
     key = KeyReader(("number",), Numbered, 7)
     identities = key.identities(map(Numbered, numbers))
-    assert key.hashes(identities).tolist() == [splitmix(number // (64 * 7)) & 0xFFFFFFFF for number in numbers]
+    assert key.hashes(identities).tolist() == [beside(number // 7) for number in numbers]
     assert [key.hash(identity) for identity in identities] == key.hashes(identities).tolist()
     assert key.hashes([]).tolist() == []
     older = KeyReader(("number",), Numbered, 7, "remainder")
     spread = [zlib.crc32(identity) * 0x9E3779B97F4A7C15 % 2**64 >> 8 & 0xFFFFFFFF for identity in identities]
     assert older.hashes(identities).tolist() == spread
+
+
+@pytest.mark.parametrize("count", [5_000, 200_000])
+def test_neighbours_lie_together_unless_there_is_a_page_for_each(count):
+    key = KeyReader(("number",), Numbered, 2)
+    numbers = [number for number, bucket in enumerate(buckets(range(count), 2)) if bucket == 0]
+    hashes = key.hashes(key.identities(map(Numbered, numbers)))
+    small = page_numbers(hashes, len(numbers) // 256)
+    newest = small[-len(numbers) // 4 :]
+    assert len(set(newest.tolist())) <= len(newest) / 64 + 1, "a micro-batch of new keys touches few pages"
+    assert np.bincount(small).max() < 1500
+    large = np.bincount(page_numbers(hashes, len(numbers)))
+    assert large.max() <= 12, "large states, of which each has a page, lie apart"
+    assert (large > 0).mean() > 0.4
 
 
 @given(st.lists(events, max_size=20), st.sampled_from(["number", "text", "real", "money", "at", "maybe"]))
