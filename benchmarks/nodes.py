@@ -63,6 +63,11 @@ class Run:
         return float(np.mean([task for batch in self.batches for task in _stages(batch)[stage]]))
 
     @property
+    def readers(self) -> int:
+        """The number of tasks of the first stage."""
+        return len(_stages(self.batches[0])[0])
+
+    @property
     def spread(self) -> float:
         """The standard deviation of a stage's tasks over their mean; the median over stages and micro-batches."""
         stages = [tasks for batch in self.batches for tasks in _stages(batch)]
@@ -85,36 +90,42 @@ class Costs:
     Parameters
     ----------
     alone: what the driver does besides, whatever the tasks. pause: between two tasks on one core.
-    stages: by stage what a task takes as such, for each row, and for each block that it sends or gets.
+    stages: by stage what a node takes once, what a task takes as such, for each row, and for each block that it sends or gets.
     driver: processor time of the driver for each task. spread: of a stage's tasks, the standard deviation over the mean.
     """
 
     alone: float
     pause: float
-    stages: tuple[tuple[float, float, float], tuple[float, float, float]]
+    stages: tuple[tuple[float, float, float, float], tuple[float, float, float, float]]
     driver: float
     spread: float
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> "Costs":
         """Fit the costs to runs on one node, by least squares of which none is negative."""
-        rows = [[1.0, run.rows / run.partitions, run.partitions] for run in runs]
-        read, fold = (tuple(_fitted(rows, [run.tasks(stage) for run in runs])) for stage in (0, 1))
-        alone, pause = _fitted([[1.0, 2.0 * run.partitions] for run in runs], [run.besides for run in runs])
-        driver = _fitted([[1.0, 2.0 * run.partitions] for run in runs], [run.driver for run in runs])[1]
+        read, fold = (
+            tuple(_fitted([[1 / n, 1.0, run.rows / n, run.partitions] for run, n in zip(runs, numbers, strict=True)], seconds))
+            for numbers, seconds in (
+                ([run.readers for run in runs], [run.tasks(0) for run in runs]),
+                ([run.partitions for run in runs], [run.tasks(1) for run in runs]),
+            )
+        )
+        alone, pause = _fitted([[1.0, run.readers + run.partitions] for run in runs], [run.besides for run in runs])
+        driver = _fitted([[1.0, run.readers + run.partitions] for run in runs], [run.driver for run in runs])[1]
         spread = median(run.spread for run in runs if run.partitions > 1)
         return cls(alone, pause, (read, fold), driver, spread)  # type: ignore[arg-type]
 
-    def seconds(self, rows: float, partitions: int, nodes: int) -> float:
+    def seconds(self, rows: float, partitions: int, nodes: int, readers: int) -> float:
         """Of a micro-batch: each stage takes as long as the node with the most work, or as the driver to start all tasks.
 
         The most of n normal numbers is some sqrt(2 ln n) standard deviations above the mean.
         """
-        total, waves = self.alone, -(-partitions // nodes)
-        for task, row, block in self.stages:
-            one = task + row * rows / partitions + block * partitions
-            slowest = self.spread * one * (2 * waves * log(nodes)) ** 0.5
-            total += max(waves * (one + self.pause) + slowest, self.driver * partitions + one)
+        total = self.alone
+        for tasks, (once, task, row, block) in zip((readers, partitions), self.stages, strict=True):
+            waves = -(-tasks // nodes)
+            one = task + row * rows / tasks + block * partitions
+            slowest = self.spread * one * (2 * waves * log(min(nodes, tasks))) ** 0.5
+            total += once + max(waves * (one + self.pause) + slowest, self.driver * tasks + one)
         return total
 
 
@@ -157,7 +168,8 @@ def measure(nodes: int, rows: int, partitions: int, cpu: float) -> Run:
 def checks(costs: Costs, cpu: float) -> Iterator[tuple[str, ...]]:
     """Seconds of a micro-batch on one to three nodes, as the model has them and as they are."""
     for nodes, rows, partitions in CHECKED:
-        run, expected = measure(nodes, rows, partitions, cpu), costs.seconds(rows, partitions, nodes)
+        run = measure(nodes, rows, partitions, cpu)
+        expected = costs.seconds(rows, partitions, nodes, run.readers)
         error = expected / run.seconds - 1
         yield f"{nodes}", f"{rows:,}", f"{partitions}", f"{run.seconds:.2f}", f"{expected:.2f}", f"{error:+.0%}"
 
@@ -165,10 +177,10 @@ def checks(costs: Costs, cpu: float) -> Iterator[tuple[str, ...]]:
 def larger(costs: Costs) -> Iterator[tuple[str, ...]]:
     """What the model says of more nodes, each with as many rows and keys: with a task a node and stage, and with sixteen."""
     for tasks in (1, 16):
-        alone = costs.seconds(ROWS_OF_NODE * tasks, tasks, tasks)
+        alone = costs.seconds(ROWS_OF_NODE * tasks, tasks, tasks, tasks)
         for nodes in LARGER:
             cores = nodes * tasks
-            took = costs.seconds(ROWS_OF_NODE * cores, cores, cores)
+            took = costs.seconds(ROWS_OF_NODE * cores, cores, cores, cores)
             driver = 2 * cores * costs.driver
             yield (
                 f"{nodes}",

@@ -43,9 +43,9 @@ def splitting(source: Path, partitions: int, log: Path) -> dict[str, str]:
         "spark.eventLog.dir": log.as_uri(),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
-        "spark.sql.files.openCostInBytes": str(partitions),  # so that no last piece of a few bytes is a task of its own
+        "spark.sql.files.openCostInBytes": "1",
         "spark.sql.files.minPartitionNum": str(partitions),
-        "spark.sql.files.maxPartitionBytes": str(largest + 1),
+        "spark.sql.files.maxPartitionBytes": str(-(-largest // partitions) + 1),
     }
 
 

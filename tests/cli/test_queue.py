@@ -126,7 +126,7 @@ def test_ctrl_c_ends_a_long_sweep_with_a_word_and_what_is_done_stays(directory):
         (["solve", "--arrival-rate", "2", "--service-rate", "1", "--batch-size", "3", "--timer-rate", "1"], "unstable"),
         (["solve", "-f", "missing.toml"], "missing.toml cannot be read"),
         (["optimize", *SERVER], "Costs are missing"),
-        (["optimize", *SERVER, *COSTS, "--plot", "x.pdf"], "ends in .png or .svg"),
+        (["optimize", *SERVER, *COSTS, "--plot", "x.pdf"], "ends in .svg or .png"),
         (["sweep", *SERVER, "--over", "batch-size=a"], "is not understood"),
         (["sweep", *SERVER, "--over", "colour=1,2"], "no parameter 'colour'"),
         (["sweep", *SERVER, "--over", "batch-size=1.5,2"], "batch_size is 1.5"),
