@@ -141,19 +141,25 @@ def test_timers_in_parts_do_what_they_do_at_once(name, batches):
 
 
 def test_few_instances_are_decoded_at_one_time(monkeypatch):
-    """20,000 windows close in a micro-batch that has one event: as many are decoded as lie on a part's pages."""
+    """20,000 windows close in a micro-batch that has one event: as many are decoded as lie on a part's pages; all are kept
+    for late events."""
     most = [0]
-    put_back = LiveInstances.put_back
 
-    def watched(self, number, held):
-        most[0] = max(most[0], len(self.live))
-        put_back(self, number, held)
+    def watched(name):
+        plain = getattr(LiveInstances, name)
 
-    monkeypatch.setattr(LiveInstances, "put_back", watched)
+        def call(self, *given):
+            most[0] = max(most[0], len(self.live))
+            plain(self, *given)
+
+        monkeypatch.setattr(LiveInstances, name, call)
+
     monkeypatch.setattr(timers, "PAGES_AT_ONCE", 4)
-    driver = TopologyDriver(windows(Tumbling("10 s")), partitions=2)
+    driver = TopologyDriver(windows(Tumbling("10 s", allowed="2 h")), partitions=2)
     driver.batch({"Readings": [Reading(key, "", 1, NOON) for key in range(20_000)]})
     driver.batch({"Readings": [Reading(0, "", 1, NOON + timedelta(hours=1))]})
+    watched("put_back")
+    watched("drop_empty")
     driver.batch({"Readings": [Reading(0, "", 1, NOON + timedelta(hours=1))]})
     assert len(driver.output("Out")) == 40_000 + 2
     assert 0 < most[0] < 4 * 256 * 3
