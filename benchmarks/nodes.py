@@ -103,17 +103,12 @@ class Costs:
     @classmethod
     def of(cls, runs: Sequence[Run]) -> "Costs":
         """Fit the costs to runs on one node, by least squares of which none is negative."""
-        read, fold = (
-            tuple(_fitted([[1 / n, 1.0, run.rows / n, run.partitions] for run, n in zip(runs, numbers, strict=True)], seconds))
-            for numbers, seconds in (
-                ([run.readers for run in runs], [run.tasks(0) for run in runs]),
-                ([run.partitions for run in runs], [run.tasks(1) for run in runs]),
-            )
-        )
+        read = _stage_costs(runs, [run.readers for run in runs], 0)
+        fold = _stage_costs(runs, [run.partitions for run in runs], 1)
         alone, pause = _fitted([[1.0, run.readers + run.partitions] for run in runs], [run.besides for run in runs])
         driver = _fitted([[1.0, run.readers + run.partitions] for run in runs], [run.driver for run in runs])[1]
         spread = median(run.spread for run in runs if run.partitions > 1)
-        return cls(alone, pause, (read, fold), driver, spread)  # type: ignore[arg-type]
+        return cls(alone, pause, (read, fold), driver, spread)
 
     def seconds(self, rows: float, partitions: int, nodes: int, readers: int) -> float:
         """Of a micro-batch: each stage takes as long as the node with the most work, or as the driver to start all tasks.
@@ -127,6 +122,13 @@ class Costs:
             slowest = self.spread * one * (2 * waves * log(min(nodes, tasks))) ** 0.5
             total += once + max(waves * (one + self.pause) + slowest, self.driver * tasks + one)
         return total
+
+
+def _stage_costs(runs: Sequence[Run], tasks: Sequence[int], stage: int) -> tuple[float, float, float, float]:
+    """Fit what a stage takes once, for a task, for a row and for a block; given its number of tasks in each run."""
+    given = [[1 / n, 1.0, run.rows / n, run.partitions] for run, n in zip(runs, tasks, strict=True)]
+    once, task, row, block = _fitted(given, [run.tasks(stage) for run in runs])
+    return once, task, row, block
 
 
 def _fitted(given: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
