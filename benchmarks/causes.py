@@ -32,10 +32,11 @@ APP = HERE / "apps" / "planted.py"
 class Fault(NamedTuple):
     """How a fault is planted.
 
-    Parameters
-    ----------
-    right: causes that are right, as the page calls them. source: of the generator. options: of `penstock run`.
-    seconds: how long the run is looked at.
+    Args:
+        right: causes that are right, as the page calls them.
+        source: of the generator.
+        options: of `penstock run`.
+        seconds: how long the run is looked at.
     """
 
     right: tuple[str, ...]

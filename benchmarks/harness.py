@@ -87,9 +87,8 @@ def contend(
 ) -> dict[str, Any]:
     """Run a contender; its throughput in rows per second over the batches after the warm-up.
 
-    Parameters
-    ----------
-    root: the clone whose Penstock runs.
+    Args:
+        root: the clone whose Penstock runs.
     """
     began = time.monotonic()
     command = [sys.executable, str(HERE / "harness.py"), kind, what, source, str(workdir), *options]
@@ -105,9 +104,8 @@ def contend(
 def parquet_files(directory: Path, tables: Iterable[pa.Table], pieces: int = 1) -> Path:
     """A directory with a file for each table, in their order; made once.
 
-    Parameters
-    ----------
-    pieces: row groups of a file, by which several tasks can read it.
+    Args:
+        pieces: row groups of a file, by which several tasks can read it.
     """
     if not directory.exists():
         draft = directory.with_suffix(".draft")

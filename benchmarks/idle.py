@@ -69,9 +69,8 @@ def main() -> None:
 def await_commit(running: "subprocess.Popen[bytes]", run: Path) -> None:
     """Wait for the first committed micro-batch.
 
-    Raises
-    ------
-    TimeoutError: there is none.
+    Raises:
+        TimeoutError: there is none.
     """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and running.poll() is None:

@@ -83,9 +83,8 @@ class _Connection(asyncio.Protocol):
 async def load(url: str, connections: int, events: int, size: int, seconds: float, warm_up: float, rate: float = 0.0) -> Load:
     """Load a door; times in seconds.
 
-    Parameters
-    ----------
-    rate: events per second at most, of all connections; 0 for as many as can be.
+    Args:
+        rate: events per second at most, of all connections; 0 for as many as can be.
     """
     pause = connections * events / rate if rate else 0.0
     place, content = urlsplit(url), body(events, size)

@@ -43,9 +43,8 @@ ROWS_OF_NODE = 200_000
 class Run:
     """The warm micro-batches of a run.
 
-    Parameters
-    ----------
-    driver: processor seconds that the driver uses for a micro-batch.
+    Args:
+        driver: processor seconds that the driver uses for a micro-batch.
     """
 
     rows: int
@@ -87,11 +86,13 @@ def _stages(batch: MicroBatch) -> list[list[float]]:
 class Costs:
     """What a micro-batch is made of, in seconds.
 
-    Parameters
-    ----------
-    alone: what the driver does besides, whatever the tasks. pause: between two tasks on one core.
-    stages: by stage what a node takes once, what a task takes as such, for each row, and for each block that it sends or gets.
-    driver: processor time of the driver for each task. spread: of a stage's tasks, the standard deviation over the mean.
+    Args:
+        alone: what the driver does besides, whatever the tasks.
+        pause: between two tasks on one core.
+        stages: by stage what a node takes once, what a task takes as such, for each row, and for each block that it sends or
+            gets.
+        driver: processor time of the driver for each task.
+        spread: of a stage's tasks, the standard deviation over the mean.
     """
 
     alone: float

@@ -16,15 +16,16 @@ Reader = Callable[..., Frame]
 class Query:
     """One query, how it is started, and what is asked of it.
 
-    Parameters
-    ----------
-    source: what it reads. triggers: four, in seconds. rates: three, in rows per second.
-    app: of an application of Penstock its file under apps/, without `.py`.
-    build: of one by hand, from a reader to the frame that is written.
-    cores: 0.5 is one core half of the time.
-    partitions: of its shuffles.
-    mode: of its output.
-    groups: of its elements, if there is more than one group.
+    Args:
+        source: what it reads.
+        triggers: four, in seconds.
+        rates: three, in rows per second.
+        app: of an application of Penstock its file under apps/, without `.py`.
+        build: of one by hand, from a reader to the frame that is written.
+        cores: 0.5 is one core half of the time.
+        partitions: of its shuffles.
+        mode: of its output.
+        groups: of its elements, if there is more than one group.
     """
 
     source: Literal["generator", "kafka", "files", "delta", "rate"]

@@ -19,10 +19,9 @@ from typing import Any
 class Stage:
     """Of a job.
 
-    Parameters
-    ----------
-    parents: the ids of those that must have ended before.
-    tasks: seconds each, in the order of their starts.
+    Args:
+        parents: the ids of those that must have ended before.
+        tasks: seconds each, in the order of their starts.
     """
 
     parents: Sequence[int]
@@ -42,10 +41,9 @@ class Job:
 class MicroBatch:
     """A micro-batch as it went on one core.
 
-    Parameters
-    ----------
-    rows: of its input.
-    seconds: it took, from its trigger to its commit.
+    Args:
+        rows: of its input.
+        seconds: it took, from its trigger to its commit.
     """
 
     rows: int
@@ -63,9 +61,8 @@ class MicroBatch:
 def makespan(stages: Mapping[int, Stage], cores: int, start: float) -> float:
     """When the last task of a job ends.
 
-    Parameters
-    ----------
-    start: seconds that the driver takes for each task, one after another.
+    Args:
+        start: seconds that the driver takes for each task, one after another.
     """
     free = [0.0] * cores
     driver = 0.0
@@ -84,9 +81,9 @@ def makespan(stages: Mapping[int, Stage], cores: int, start: float) -> float:
 def micro_batches(log: Path, progress: Path) -> Iterator[MicroBatch]:
     """Those with input, first to last.
 
-    Parameters
-    ----------
-    log: Spark's, of its events. progress: of the run.
+    Args:
+        log: Spark's, of its events.
+        progress: of the run.
     """
     jobs: dict[int, list[Job]] = defaultdict(list)
     running: dict[int, Job] = {}

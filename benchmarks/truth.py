@@ -154,15 +154,21 @@ class Setting:
 class Process:
     """A query as it really is.
 
-    Parameters
-    ----------
-    fixed, per_row: seconds. noise: relative standard deviation of a micro-batch, correlation: of successive ones.
-    speed: relative standard deviation from run to run, as Spark has it. trend: how much slower it is after an hour.
-    knee, below_knee: seconds per row more, up to so many rows. tail: Pareto's shape of what micro-batches last, times.
-    pause_every, pause: each so many seconds (exponential) or, below zero, micro-batches, all stands for a while.
-    planning: share of a micro-batch before its rows are fixed. lag: whether the source says what waits.
-    recorded: what the recording was made at; several recordings are given together. seconds: its length.
-    asked: what is predicted. arrivals: at other rates the same, scaled; asked_arrivals: where they are others.
+    Args:
+        fixed, per_row: seconds.
+        noise: relative standard deviation of a micro-batch, correlation: of successive ones.
+        speed: relative standard deviation from run to run, as Spark has it.
+        trend: how much slower it is after an hour.
+        knee, below_knee: seconds per row more, up to so many rows.
+        tail: Pareto's shape of what micro-batches last, times.
+        pause_every, pause: each so many seconds (exponential) or, below zero, micro-batches, all stands for a while.
+        planning: share of a micro-batch before its rows are fixed.
+        lag: whether the source says what waits.
+        recorded: what the recording was made at; several recordings are given together.
+        seconds: its length.
+        asked: what is predicted.
+        arrivals: at other rates the same, scaled;
+        asked_arrivals: where they are others.
     """
 
     name: str

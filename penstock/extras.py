@@ -28,9 +28,8 @@ EXTRA_OF = {
 def needs() -> Iterator[None]:
     """Turn a missing module within the block into a `MissingExtraError`, where an extra would install it.
 
-    Raises
-    ------
-    MissingExtraError: the missing module belongs to an extra; the text has the command that installs it.
+    Raises:
+        MissingExtraError: the missing module belongs to an extra; the text has the command that installs it.
     """
     try:
         yield

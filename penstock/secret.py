@@ -13,9 +13,8 @@ ENVIRONMENT, FILE = "env:", "file:"
 def value_of(name: str, given: str) -> str:
     """Return the secret that a setting refers to as ``env:`` or ``file:``, or the text itself where it is no reference.
 
-    Raises
-    ------
-    ConfigurationError: the environment variable is not set, or the file cannot be read.
+    Raises:
+        ConfigurationError: the environment variable is not set, or the file cannot be read.
     """
     if given.startswith(ENVIRONMENT):
         variable = given.removeprefix(ENVIRONMENT)
@@ -28,9 +27,8 @@ def value_of(name: str, given: str) -> str:
 def text_of(name: str, path: str) -> str:
     """Return the content of the file that a setting names.
 
-    Raises
-    ------
-    ConfigurationError: the file cannot be read.
+    Raises:
+        ConfigurationError: the file cannot be read.
     """
     try:
         return Path(path).expanduser().read_text()
@@ -43,9 +41,8 @@ def conf_of(settings: Mapping[str, str]) -> dict[str, str]:
     """Return Spark settings with the secrets that they refer to. ``file:`` refers to a secret only where the setting's name is
     that of a secret; elsewhere it is a plain URI.
 
-    Raises
-    ------
-    As `value_of`.
+    Raises:
+        ConfigurationError: an environment variable is not set, or a file cannot be read.
     """
     return {
         name: value_of(f"--conf {name}", value)
@@ -58,8 +55,7 @@ def conf_of(settings: Mapping[str, str]) -> dict[str, str]:
 def parameter_of(name: str, text: str) -> str:
     """Return the text of an application parameter; where its name is that of a secret, resolve a reference in the text.
 
-    Raises
-    ------
-    As `value_of`.
+    Raises:
+        ConfigurationError: the environment variable is not set, or the file cannot be read.
     """
     return value_of(f"--{name}", text) if is_secret(name) else text

@@ -39,11 +39,10 @@ Resource = dict[str, Any]
 class Kubelet:
     """A context in which it runs.
 
-    Parameters
-    ----------
-    image: what Pods run.
-    directory: for their volumes and logs.
-    secrets: by the name of a Secret, its values.
+    Args:
+        image: what Pods run.
+        directory: for their volumes and logs.
+        secrets: by the name of a Secret, its values.
     """
 
     def __init__(self, image: Image, directory: Path, secrets: Mapping[str, Mapping[str, str]]) -> None:

@@ -25,14 +25,17 @@ ENVIRONMENTS = ROOT / "data" / "peers"
 class Contender:
     """An engine with the application.
 
-    Parameters
-    ----------
-    name: of its row. title: for people. note: how it is written, and what recovers it.
-    python: requirements of its environment; the clone's own environment where there are none.
-    maven: coordinates of Java libraries. java: a directory of sources to compile.
-    programs: that the machine must have.
-    command: with placeholders, see contenders.toml. share: of the words that wait it gets, where all of them would take
-        minutes. options: whether it takes the contract's options, or names them in its command.
+    Args:
+        name: of its row.
+        title: for people.
+        note: how it is written, and what recovers it.
+        python: requirements of its environment; the clone's own environment where there are none.
+        maven: coordinates of Java libraries.
+        java: a directory of sources to compile.
+        programs: that the machine must have.
+        command: with placeholders, see contenders.toml.
+        share: of the words that wait it gets, where all of them would take minutes.
+        options: whether it takes the contract's options, or names them in its command.
     """
 
     name: str

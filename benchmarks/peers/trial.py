@@ -31,10 +31,10 @@ WARM = 0.25
 class Trial:
     """A trial, on a topic of its own.
 
-    Parameters
-    ----------
-    words: texts, taken again from the first where there are too few. bulk: how many of them wait when throughput is measured.
-    directory: for the contender's state and what it says.
+    Args:
+        words: texts, taken again from the first where there are too few.
+        bulk: how many of them wait when throughput is measured.
+        directory: for the contender's state and what it says.
     """
 
     def __init__(self, contender: Contender, broker: KafkaBroker, words: Sequence[str], bulk: int, directory: Path) -> None:
@@ -50,9 +50,8 @@ class Trial:
     def measure(self) -> dict[str, Any]:
         """All of it.
 
-        Raises
-        ------
-        TimeoutError: a total does not come.
+        Raises:
+            TimeoutError: a total does not come.
         """
         self._make_topics()
         with Totals(self._broker.brokers, self._totals_topic) as self._totals:

@@ -21,14 +21,13 @@ CIPHERS = ("org.bouncycastle", "bcpkix-jdk18on", "1.82")
 def daemon(settings: Path, main: str, *arguments: str, told: str = "") -> list[object]:
     """The command that starts a server.
 
-    Parameters
-    ----------
-    settings: the directory with its configuration. main: its class.
-    told: a logger that says more than warnings.
+    Args:
+        settings: the directory with its configuration.
+        main: its class.
+        told: a logger that says more than warnings.
 
-    Raises
-    ------
-    JarNotFoundError: Maven Central cannot be reached.
+    Raises:
+        JarNotFoundError: Maven Central cannot be reached.
     """
     jars = fetch(
         Jars("org.apache.hadoop", "hadoop-client-minicluster", (Release(hadoop_version()),), besides=(LOGGER, CIPHERS))

@@ -17,15 +17,13 @@ AUDIT = f"{DAEMONS}.namenode.FSNamesystem.audit"
 class Hdfs(ServerProcess):
     """A context in which it runs.
 
-    Parameters
-    ----------
-    directory: for its data and logs.
-    node: of a cluster, on which it runs; this machine unless given.
-    audited: whether the NameNode's log has an entry for each call.
+    Args:
+        directory: for its data and logs.
+        node: of a cluster, on which it runs; this machine unless given.
+        audited: whether the NameNode's log has an entry for each call.
 
-    Raises
-    ------
-    ClusterError: it does not come up; names its log.
+    Raises:
+        ClusterError: it does not come up; names its log.
     """
 
     def __init__(self, directory: Path, node: Node | None = None, *, audited: bool = False) -> None:

@@ -27,9 +27,8 @@ def postgres_programs() -> Path | None:
 class PostgresServer(ServerProcess):
     """A context in which the server runs, with a database ``penstock`` that anyone on this machine may write.
 
-    Raises
-    ------
-    ClusterError: it is not installed, or does not come up.
+    Raises:
+        ClusterError: it is not installed, or does not come up.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -17,14 +17,12 @@ APICURIO = Jars("io.apicurio", "apicurio-registry-app", (Release("2.6.13.Final")
 class SchemaRegistry(ServerProcess):
     """A context in which it runs.
 
-    Parameters
-    ----------
-    directory: for its log.
-    node: of a cluster, on which it runs; this machine unless given.
+    Args:
+        directory: for its log.
+        node: of a cluster, on which it runs; this machine unless given.
 
-    Raises
-    ------
-    ClusterError: it does not come up; names its log.
+    Raises:
+        ClusterError: it does not come up; names its log.
     """
 
     def __init__(self, directory: Path, node: Node | None = None) -> None:

@@ -25,9 +25,8 @@ KEYS = {"AWS_ACCESS_KEY_ID": "penstock", "AWS_SECRET_ACCESS_KEY": "penstock-secr
 def gateway() -> Path | None:
     """Its program, built if need be; None where there is no Go to build it with.
 
-    Raises
-    ------
-    ClusterError: it cannot be built.
+    Raises:
+        ClusterError: it cannot be built.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / f"versitygw-{VERSION}"
     program = cache / "versitygw"
@@ -51,14 +50,12 @@ def gateway() -> Path | None:
 class S3(ServerProcess):
     """A context in which it runs.
 
-    Parameters
-    ----------
-    directory: for its data and log.
-    node: of a cluster, on which it runs; this machine unless given.
+    Args:
+        directory: for its data and log.
+        node: of a cluster, on which it runs; this machine unless given.
 
-    Raises
-    ------
-    ClusterError: it does not come up; names its log.
+    Raises:
+        ClusterError: it does not come up; names its log.
     """
 
     def __init__(self, directory: Path, node: Node | None = None) -> None:

@@ -17,14 +17,12 @@ MEMORY_MB, CORES = 6144, 4
 class Yarn(ServerProcess):
     """A context in which it runs.
 
-    Parameters
-    ----------
-    directory: for its data and logs.
-    hdfs: where applications and what they need are staged; runs already.
+    Args:
+        directory: for its data and logs.
+        hdfs: where applications and what they need are staged; runs already.
 
-    Raises
-    ------
-    ClusterError: it does not come up; names its log.
+    Raises:
+        ClusterError: it does not come up; names its log.
     """
 
     def __init__(self, directory: Path, hdfs: Hdfs) -> None:

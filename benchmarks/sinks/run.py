@@ -27,10 +27,13 @@ from versions import VERSIONS, environment
 class Sink(NamedTuple):
     """A sink, as a file of this directory shows it.
 
-    Parameters
-    ----------
-    title: what it is. spark: the minor version of Spark. promise: what its documentation says of a restart.
-    packages: Maven coordinates. conf: settings. server: (variable, kind) of a server that it needs.
+    Args:
+        title: what it is.
+        spark: the minor version of Spark.
+        promise: what its documentation says of a restart.
+        packages: Maven coordinates.
+        conf: settings.
+        server: (variable, kind) of a server that it needs.
     """
 
     name: str

@@ -36,10 +36,9 @@ NOWHERE = {
 class Api:
     """The API over some streams.
 
-    Parameters
-    ----------
-    inputs, outputs: the streams, by name.
-    origins: web origins whose pages may use the API (CORS).
+    Args:
+        inputs, outputs: the streams, by name.
+        origins: web origins whose pages may use the API (CORS).
     """
 
     def __init__(
@@ -93,9 +92,8 @@ class Api:
     async def answer(self, request: Request, route: Route) -> Response:
         """Check access, and answer a request.
 
-        Raises
-        ------
-        Problem: the request is refused.
+        Raises:
+            Problem: the request is refused.
         """
         if route.role != "nobody":
             self._guard.check(request, route.role)

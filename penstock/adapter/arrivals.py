@@ -40,9 +40,8 @@ class _Second:
 class ArrivalStatistics:
     """Measures the requests of one stream over a sliding window, in constant memory.
 
-    Parameters
-    ----------
-    window: length of the window in seconds.
+    Args:
+        window: length of the window in seconds.
     """
 
     def __init__(self, window: int = 60, clock: Callable[[], float] = time.monotonic) -> None:

@@ -42,9 +42,8 @@ _raw = msgspec.json.Decoder(msgspec.Raw).decode
 class BodyReader:
     """Reads the bodies that producers of one event type send.
 
-    Parameters
-    ----------
-    max_event: the most bytes of one event.
+    Args:
+        max_event: the most bytes of one event.
     """
 
     def __init__(self, event_type: type[Event], max_event: int) -> None:
@@ -55,14 +54,12 @@ class BodyReader:
     def read(self, body: bytes, *, lines: bool = False) -> Parsed:
         """Split a body into events and check each.
 
-        Parameters
-        ----------
-        lines: whether the body is NDJSON.
+        Args:
+            lines: whether the body is NDJSON.
 
-        Raises
-        ------
-        Malformed: the body cannot be split.
-        OverflowError: the body holds more than `MOST_EVENTS` events.
+        Raises:
+            Malformed: the body cannot be split.
+            OverflowError: the body holds more than `MOST_EVENTS` events.
         """
         if not lines and len(body) <= self._max_event and _is_array(body):  # no event can be too large
             with suppress(Exception):  # the faulty event is found below, one by one
@@ -111,10 +108,9 @@ def _is_array(body: bytes) -> bool:
 def gunzip(body: bytes, limit: int) -> bytes:
     """Unpack a gzip body.
 
-    Raises
-    ------
-    Malformed: the body is damaged.
-    OverflowError: the content has more than ``limit`` bytes.
+    Raises:
+        Malformed: the body is damaged.
+        OverflowError: the content has more than ``limit`` bytes.
     """
     unzip = zlib.decompressobj(wbits=31)
     try:

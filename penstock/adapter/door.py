@@ -35,11 +35,10 @@ class _Waiting(NamedTuple):
 class Door:
     """Queues the parcels of one stream and transfers them to its store, one transfer at a time.
 
-    Parameters
-    ----------
-    note: called with every successful transfer.
-    patience: seconds after which a request fails because the store has not answered.
-    memory: the most bytes of events that may wait.
+    Args:
+        note: called with every successful transfer.
+        patience: seconds after which a request fails because the store has not answered.
+        memory: the most bytes of events that may wait.
     """
 
     def __init__(
@@ -74,10 +73,9 @@ class Door:
         Its events are born now, unless it has their births: the wait at the door is part of their latency. The parcel stays
         queued if its request is cancelled, or fails after too long a wait.
 
-        Raises
-        ------
-        SinkError: the store cannot be written or has not answered in time, or too many bytes wait for it.
-        KeyReused: the parcel's Idempotency-Key was used before with other events.
+        Raises:
+            SinkError: the store cannot be written or has not answered in time, or too many bytes wait for it.
+            KeyReused: the parcel's Idempotency-Key was used before with other events.
         """
         size = size_of(parcel.payloads)
         if self._bytes + size > self._memory:

@@ -20,14 +20,12 @@ class KafkaStore:
     The topic is authoritative. A local index records the ids that it holds, up to known offsets. Ids that a crash has kept out
     of the index are read from the end of the topic at the next start.
 
-    Parameters
-    ----------
-    index: the local index of ids.
-    remember: seconds for which ids are known.
+    Args:
+        index: the local index of ids.
+        remember: seconds for which ids are known.
 
-    Raises
-    ------
-    SourceError: no broker answers.
+    Raises:
+        SourceError: no broker answers.
     """
 
     def __init__(self, place: KafkaPlace, index: StreamLog, remember: float) -> None:

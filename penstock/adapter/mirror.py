@@ -18,10 +18,9 @@ from penstock.kinds.text import key_text
 class KafkaMirror:
     """Copies a result topic to a stream of the spool, from which consumers are served.
 
-    Parameters
-    ----------
-    event_type: the event type of the stream.
-    key: the fields by whose values results are looked up.
+    Args:
+        event_type: the event type of the stream.
+        key: the fields by whose values results are looked up.
     """
 
     def __init__(self, place: KafkaPlace, log: StreamLog, event_type: type[Event], key: tuple[str, ...]) -> None:

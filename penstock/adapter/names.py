@@ -13,11 +13,10 @@ NAME_LENGTH = 200
 class EventNames:
     """Names the events of a request, so that sending it again does no harm.
 
-    Parameters
-    ----------
-    key: the Idempotency-Key of the whole request, or None.
-    field: the field of the events that holds their ids, or None.
-    client: the name of the client, as keys are unique per client only.
+    Args:
+        key: the Idempotency-Key of the whole request, or None.
+        field: the field of the events that holds their ids, or None.
+        client: the name of the client, as keys are unique per client only.
     """
 
     def __init__(self, key: str | None, field: str | None, event_type: type, client: str) -> None:

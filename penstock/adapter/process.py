@@ -19,14 +19,12 @@ LEAVING_S = 20.0
 class AdapterProcess:
     """A context manager that runs an adapter. The adapter stops by itself when this process dies.
 
-    Parameters
-    ----------
-    arguments: the arguments of ``penstock adapter``.
-    log: the file for the adapter's output.
+    Args:
+        arguments: the arguments of ``penstock adapter``.
+        log: the file for the adapter's output.
 
-    Raises
-    ------
-    PortInUseError: the adapter does not start, for whatever reason; has its last line of output as message.
+    Raises:
+        PortInUseError: the adapter does not start, for whatever reason; has its last line of output as message.
     """
 
     def __init__(self, arguments: Sequence[str], host: str, port: int, log: Path) -> None:

@@ -42,9 +42,8 @@ class Answer(msgspec.Struct):
 class Producers:
     """Takes events from clients, and answers when they are durable.
 
-    Parameters
-    ----------
-    client: returns the name of a request's client; Idempotency-Keys are unique per client.
+    Args:
+        client: returns the name of a request's client; Idempotency-Keys are unique per client.
     """
 
     def __init__(
@@ -72,9 +71,8 @@ class Producers:
     async def receive(self, request: Request, hold: Hold) -> bytes:
         """Receive a request's body; returns it unpacked.
 
-        Raises
-        ------
-        Problem: the body is too large, comes too slowly, or has an unknown encoding.
+        Raises:
+            Problem: the body is too large, comes too slowly, or has an unknown encoding.
         """
         limit = self._limits.body
         headers = headers_of(request)

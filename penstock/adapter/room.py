@@ -9,10 +9,9 @@ from penstock.web.problem import refusal
 class Room:
     """Counts the bytes of all requests that are being received or wait for the store.
 
-    Parameters
-    ----------
-    limit: the most bytes of all requests together.
-    memory: the memory of the process.
+    Args:
+        limit: the most bytes of all requests together.
+        memory: the memory of the process.
     """
 
     def __init__(self, limit: int, memory: MemoryLimit) -> None:
@@ -21,9 +20,8 @@ class Room:
     def check(self) -> None:
         """Refuse a request if the process is out of memory.
 
-        Raises
-        ------
-        Problem: the process has reached its limit of memory.
+        Raises:
+            Problem: the process has reached its limit of memory.
         """
         if self.memory.is_full:
             raise refusal(503, f"The adapter has {self.memory.resident >> 20} MB, more than --max-memory; try again later.")
@@ -38,9 +36,8 @@ class Hold:
     def add(self, size: int) -> None:
         """Hold more bytes.
 
-        Raises
-        ------
-        Problem: there is no room for the bytes.
+        Raises:
+            Problem: there is no room for the bytes.
         """
         room = self._room
         room.check()

@@ -33,14 +33,13 @@ REASONS = {
 class Route:
     """One method on one path.
 
-    Parameters
-    ----------
-    path: the path in Starlette's syntax; ``{name}`` stands for a stream.
-    handler: the name of the handler, as in `Api`.
-    role: the role that a token must have; None for any token, "nobody" where no token is needed.
-    summary: the summary for the OpenAPI document; ``{name}`` stands for the stream.
-    content: the kind of content of the answer with status 200.
-    statuses: the statuses of refusals.
+    Args:
+        path: the path in Starlette's syntax; ``{name}`` stands for a stream.
+        handler: the name of the handler, as in `Api`.
+        role: the role that a token must have; None for any token, "nobody" where no token is needed.
+        summary: the summary for the OpenAPI document; ``{name}`` stands for the stream.
+        content: the kind of content of the answer with status 200.
+        statuses: the statuses of refusals.
     """
 
     method: str

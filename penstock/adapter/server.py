@@ -56,21 +56,20 @@ EXPIRED_EVERY_S = 600.0
 class AdapterOptions:
     """Options of an adapter.
 
-    Parameters
-    ----------
-    spool: the directory of the embedded log.
-    kafka: the Kafka topics of streams, by stream; all other streams are in the spool.
-    host, port: the address to listen on.
-    tls: the certificate to serve TLS with; None for plain HTTP.
-    behind_proxy: whether a proxy in front of the adapter encrypts the traffic.
-    access: which client may do what.
-    limits: the limits of a client's requests.
-    gates: by stream; other streams get the default gate.
-    retain: seconds for which events are kept after every reader has passed them.
-    remember: seconds for which ids are known.
-    origins: web origins whose pages may use the API.
-    hosts: names by which clients without tokens may address the adapter, besides IP addresses and ``host``.
-    leash: whether to stop when standard input closes, as it does when the parent process dies.
+    Args:
+        spool: the directory of the embedded log.
+        kafka: the Kafka topics of streams, by stream; all other streams are in the spool.
+        host, port: the address to listen on.
+        tls: the certificate to serve TLS with; None for plain HTTP.
+        behind_proxy: whether a proxy in front of the adapter encrypts the traffic.
+        access: which client may do what.
+        limits: the limits of a client's requests.
+        gates: by stream; other streams get the default gate.
+        retain: seconds for which events are kept after every reader has passed them.
+        remember: seconds for which ids are known.
+        origins: web origins whose pages may use the API.
+        hosts: names by which clients without tokens may address the adapter, besides IP addresses and ``host``.
+        leash: whether to stop when standard input closes, as it does when the parent process dies.
     """
 
     spool: Path
@@ -97,9 +96,8 @@ class AdapterOptions:
 class Adapter:
     """The adapter of one application.
 
-    Raises
-    ------
-    PenstockError: the spool cannot be written, Kafka cannot be reached, or the port is in use.
+    Raises:
+        PenstockError: the spool cannot be written, Kafka cannot be reached, or the port is in use.
     """
 
     def __init__(self, topology: Topology, options: AdapterOptions) -> None:
@@ -140,9 +138,8 @@ class Adapter:
     def serve(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until a signal or the leash says to stop; then answer the requests under way, and return.
 
-        Parameters
-        ----------
-        ready: called once requests are accepted.
+        Args:
+            ready: called once requests are accepted.
         """
         sys.setswitchinterval(SWITCH_S)
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -41,9 +41,8 @@ class Store(Protocol):
 class LogStore:
     """A store in a stream of the embedded log.
 
-    Parameters
-    ----------
-    keep_unread: whether events are kept, however old, until a reader is recorded to have passed them.
+    Args:
+        keep_unread: whether events are kept, however old, until a reader is recorded to have passed them.
     """
 
     def __init__(self, log: StreamLog, *, keep_unread: bool = False) -> None:
@@ -64,10 +63,9 @@ class LogStore:
     def position(self, text: str) -> int:
         """Parse the offset that a consumer asks for: a number, ``earliest`` or ``latest`` (new events only).
 
-        Raises
-        ------
-        ConfigurationError: the text is none of these, or a number beyond the end.
-        LookupError: the events at the offset have been trimmed.
+        Raises:
+            ConfigurationError: the text is none of these, or a number beyond the end.
+            LookupError: the events at the offset have been trimmed.
         """
         oldest, end = self._log.bounds()
         if text in ("earliest", "latest"):

@@ -19,13 +19,12 @@ from penstock.runs.gate import TransferGate
 class Limits:
     """Limits of requests and of memory. Times are in seconds, sizes in bytes.
 
-    Parameters
-    ----------
-    body, event: the size of an unpacked request body, and of one event.
-    receive: the time in which a request's body must arrive.
-    answer: the time after which a request whose events are not durable yet is answered with 503.
-    held: the size of all requests that are being received or wait for a transfer.
-    memory: the memory of the whole process.
+    Args:
+        body, event: the size of an unpacked request body, and of one event.
+        receive: the time in which a request's body must arrive.
+        answer: the time after which a request whose events are not durable yet is answered with 503.
+        held: the size of all requests that are being received or wait for a transfer.
+        memory: the memory of the whole process.
     """
 
     body: int = 8 << 20
@@ -38,9 +37,8 @@ class Limits:
     def check(self, stream: str, flush_timer: float) -> None:
         """Refuse a flush timer so long that requests would time out before it.
 
-        Raises
-        ------
-        ConfigurationError: the timer is not shorter than ``answer``.
+        Raises:
+            ConfigurationError: the timer is not shorter than ``answer``.
         """
         if flush_timer >= self.answer:
             raise ConfigurationError(

@@ -12,9 +12,8 @@ POLL_S = (0.01, 0.25)
 class StreamTail:
     """Polls the end of a stream once for all waiting consumers, and not at all where none waits.
 
-    Parameters
-    ----------
-    end: returns the offset of the stream's end; called in a thread.
+    Args:
+        end: returns the offset of the stream's end; called in a thread.
     """
 
     def __init__(self, end: Callable[[], int]) -> None:

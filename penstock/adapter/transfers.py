@@ -35,9 +35,8 @@ class MeasuredTransfers(msgspec.Struct):
 class Transfers:
     """Measures the transfers of one stream over a sliding window, at most the last 10,000.
 
-    Parameters
-    ----------
-    window: length of the window in seconds.
+    Args:
+        window: length of the window in seconds.
     """
 
     def __init__(self, window: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:

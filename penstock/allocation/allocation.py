@@ -61,17 +61,16 @@ METHODS = ("auto", "exact", "search", *PLACING)
 class Allocation:
     """An assignment of tasks to resources, with its cost and a lower bound.
 
-    Parameters
-    ----------
-    graph, resources, sharing: the arguments of :func:`allocate`.
-    assignment: task to resource.
-    cost: the streaming cost d(G), in the unit of the weights.
-    worst_path: the tasks of a path with this cost.
-    lower_bound: certified lower bound on the objective of every allocation that meets the constraints.
-    objective: the cost, plus the price of the moves if a present assignment was given.
-    moved: tasks that are on another resource than in the present assignment.
-    method: the method that was asked for.
-    interrupted: whether the search was stopped before its end.
+    Args:
+        graph, resources, sharing: the arguments of :func:`allocate`.
+        assignment: task to resource.
+        cost: the streaming cost d(G), in the unit of the weights.
+        worst_path: the tasks of a path with this cost.
+        lower_bound: certified lower bound on the objective of every allocation that meets the constraints.
+        objective: the cost, plus the price of the moves if a present assignment was given.
+        moved: tasks that are on another resource than in the present assignment.
+        method: the method that was asked for.
+        interrupted: whether the search was stopped before its end.
     """
 
     graph: StreamGraph = field(repr=False)
@@ -175,32 +174,30 @@ def allocate(
 ) -> Allocation:
     """Allocate tasks to resources so that the worst path costs least.
 
-    Parameters
-    ----------
-    graph: the tasks and transfers; any acyclic graph.
-    resources: a number of resources, all of capacity 1 and named R1, R2, ...; or a mapping from name to capacity; or
-        :class:`Resources`, which also has bandwidths.
-    method: "auto", for normal use, searches and then tries to prove the result; "exact" continues until the optimum is
-        proved; "search" only searches; "min-k" groups by shares, in milliseconds. The others are for study: "one",
-        "round-robin" (Storm's default), "average" (A_avg), "disc" (A_disc) and "disc-printed", "greedy-reduce",
-        "greedy-equal" and "greedy-path" (section III-C), "heron", "r-storm" and "cola".
-    time_limit: seconds; by default a fixed number of steps (about 0.2 s for 16 tasks, 2 s for 1,000, more beyond), so
-        that equal input gives equal output. Shares and a first allocation are always computed (0.05 s for 1,000 tasks,
-        0.3 to 1 s for 10,000). "exact" has no limit by default.
-    seed: seed of the search's random numbers.
-    sharing: "count", the paper's cost, or "load"; see :mod:`penstock.allocation.cost`.
-    constraints: pinned tasks, and tasks that must be together or apart.
-    present: the present resource of each task.
-    move_price: the reduction of the cost that justifies moving one task; needs ``present``.
-    progress: called from time to time with the fraction done, the best cost and the lower bound.
+    Args:
+        graph: the tasks and transfers; any acyclic graph.
+        resources: a number of resources, all of capacity 1 and named R1, R2, ...; or a mapping from name to capacity; or
+            :class:`Resources`, which also has bandwidths.
+        method: "auto", for normal use, searches and then tries to prove the result; "exact" continues until the optimum is
+            proved; "search" only searches; "min-k" groups by shares, in milliseconds. The others are for study: "one",
+            "round-robin" (Storm's default), "average" (A_avg), "disc" (A_disc) and "disc-printed", "greedy-reduce",
+            "greedy-equal" and "greedy-path" (section III-C), "heron", "r-storm" and "cola".
+        time_limit: seconds; by default a fixed number of steps (about 0.2 s for 16 tasks, 2 s for 1,000, more beyond), so
+            that equal input gives equal output. Shares and a first allocation are always computed (0.05 s for 1,000 tasks,
+            0.3 to 1 s for 10,000). "exact" has no limit by default.
+        seed: seed of the search's random numbers.
+        sharing: "count", the paper's cost, or "load"; see :mod:`penstock.allocation.cost`.
+        constraints: pinned tasks, and tasks that must be together or apart.
+        present: the present resource of each task.
+        move_price: the reduction of the cost that justifies moving one task; needs ``present``.
+        progress: called from time to time with the fraction done, the best cost and the lower bound.
 
     An interrupt (Ctrl-C) ends the search soon and returns the best allocation so far; a second one raises at once.
 
-    Raises
-    ------
-    ConfigurationError: an option or a resource is not valid.
-    TopologyError: a constraint or the present assignment names an unknown task.
-    InfeasibleAllocationError: the constraints contradict each other.
+    Raises:
+        ConfigurationError: an option or a resource is not valid.
+        TopologyError: a constraint or the present assignment names an unknown task.
+        InfeasibleAllocationError: the constraints contradict each other.
 
     >>> graph = StreamGraph({"a": 1, "b": 3, "c": 3, "d": 1}, {("a", "b"): 1, ("a", "c"): 1, ("b", "d"): 1, ("c", "d"): 1})
     >>> best = allocate(graph, 3)

@@ -19,13 +19,12 @@ Ints = NDArray[np.int64]
 class ArcNetwork(NamedTuple):
     """An activity-on-arc network; arcs are in topological order of their start nodes, node 0 is START, the last one END.
 
-    Parameters
-    ----------
-    nodes: number of nodes.
-    starts, ends: start node and end node of each arc.
-    task: task of each arc; -1 for a link.
-    tail, head: per arc, the tasks that a priced link joins; 0 for tasks and free links.
-    price: per arc, b(e) of a priced link, else 0.
+    Args:
+        nodes: number of nodes.
+        starts, ends: start node and end node of each arc.
+        task: task of each arc; -1 for a link.
+        tail, head: per arc, the tasks that a priced link joins; 0 for tasks and free links.
+        price: per arc, b(e) of a priced link, else 0.
     """
 
     nodes: int

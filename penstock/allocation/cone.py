@@ -18,20 +18,17 @@ def solve_cone(
     Variables are the time of each node and the share y of each task. A task of duration t needs (t - a) y >= q, which is
     the cone |(2 sqrt(q), t - a - y)| <= t - a + y.
 
-    Parameters
-    ----------
-    network: the paths, as an activity-on-arc network.
-    divided, fixed: q and a, one per task.
-    capacity, cap: upper limits of the sum of shares and of each share.
-    tolerance: relative and absolute tolerance of the solver.
+    Args:
+        network: the paths, as an activity-on-arc network.
+        divided, fixed: q and a, one per task.
+        capacity, cap: upper limits of the sum of shares and of each share.
+        tolerance: relative and absolute tolerance of the solver.
 
-    Returns
-    -------
-    tuple: times per node, shares per task, and the dual flow per arc, a unit flow up to the tolerance.
+    Returns:
+        tuple: times per node, shares per task, and the dual flow per arc, a unit flow up to the tolerance.
 
-    Raises
-    ------
-    NotSolvableError: the solver fails, because the numbers differ too much in size.
+    Raises:
+        NotSolvableError: the solver fails, because the numbers differ too much in size.
     """
     nodes, count = network.nodes, len(divided)
     arcs, links = np.flatnonzero(network.task >= 0), np.flatnonzero(network.task < 0)

@@ -23,9 +23,8 @@ Sharing = Literal["count", "load"]
 def presences(graph: StreamGraph, sharing: Sharing) -> Floats:
     """The presence of each task, by which it slows the others on its resource: 1 by count, its utilisation by load.
 
-    Raises
-    ------
-    ConfigurationError: the model of sharing is unknown.
+    Raises:
+        ConfigurationError: the model of sharing is unknown.
     """
     if sharing not in ("count", "load"):
         raise ConfigurationError(f"sharing is {sharing!r}; choose 'count' or 'load'.")
@@ -48,17 +47,15 @@ def streaming_cost(
 ) -> float:
     """d(G): the cost of the worst source-to-sink path.
 
-    Parameters
-    ----------
-    graph: the tasks and transfers.
-    assignment: task to resource, by any label.
-    resources: a number, a mapping from label to capacity, or :class:`Resources`; by default each label has capacity 1.
-    sharing: "count", the paper's cost, or "load".
+    Args:
+        graph: the tasks and transfers.
+        assignment: task to resource, by any label.
+        resources: a number, a mapping from label to capacity, or :class:`Resources`; by default each label has capacity 1.
+        sharing: "count", the paper's cost, or "load".
 
-    Raises
-    ------
-    TopologyError: a task is missing or unknown.
-    ConfigurationError: a label is not the name of a resource.
+    Raises:
+        TopologyError: a task is missing or unknown.
+        ConfigurationError: a label is not the name of a resource.
 
     >>> graph = StreamGraph({"a": 1, "b": 2, "c": 2.5}, {("a", "b"): 1, ("a", "c"): 1})
     >>> streaming_cost(graph, {"a": "R1", "b": "R1", "c": "R2"})
@@ -99,10 +96,9 @@ def _evaluate(
 def placed(graph: StreamGraph, assignment: Mapping[Task, Any], resources: Resources) -> Ints:
     """The resource of every task, as a position in ``resources``.
 
-    Raises
-    ------
-    TopologyError: a task is missing or unknown.
-    ConfigurationError: a label is not the name of a resource.
+    Raises:
+        TopologyError: a task is missing or unknown.
+        ConfigurationError: a label is not the name of a resource.
     """
     if missing := [task for task in graph.tasks if task not in assignment]:
         raise TopologyError(f"The assignment lacks {listed(missing)}; give every task a resource.")

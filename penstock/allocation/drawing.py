@@ -35,10 +35,9 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
     With an allocation, tasks have the colour of their resource and show their cost on it, the worst path has thick lines,
     and transfers between resources are labelled with their cost; transfers within a resource are dotted.
 
-    Raises
-    ------
-    ConfigurationError: the path has another ending.
-    SinkError: the file cannot be written.
+    Raises:
+        ConfigurationError: the path has another ending.
+        SinkError: the file cannot be written.
     """
     place = _layout(graph)
     texts = {task: f"{task}\n{_cost(graph, allocation, task)}" for task in graph.tasks}
@@ -115,10 +114,9 @@ def colours(allocation: Allocation) -> dict[Any, Any]:
 def draw_tree(path: Path, tree: SpdTree) -> None:
     """Write a picture of a decomposition tree to ``path``, which ends in .svg or .png.
 
-    Raises
-    ------
-    ConfigurationError: the path has another ending.
-    SinkError: the file cannot be written.
+    Raises:
+        ConfigurationError: the path has another ending.
+        SinkError: the file cannot be written.
     """
     place: dict[int, tuple[float, float]] = {}
     depth = {id(tree): 0}
@@ -221,9 +219,9 @@ def require_picture(path: Path) -> None:
 def save_picture(figure: Figure, path: Path) -> None:
     """Write a figure as a picture.
 
-    Raises
-    ------
-    ConfigurationError: the path ends in neither .svg nor .png. SinkError: the file cannot be written.
+    Raises:
+        ConfigurationError: the path ends in neither .svg nor .png.
+        SinkError: the file cannot be written.
     """
     require_picture(path)
     try:

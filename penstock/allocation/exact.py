@@ -60,20 +60,18 @@ def _path_bound(problem, place, crowd, own, fastest, cost, reach):  # type: igno
 def branch(problem, order, tied, least_crowd, state, place, best_place, best, nodes):  # type: ignore[no-untyped-def]
     """Continue the search for a number of placements.
 
-    Parameters
-    ----------
-    problem: what to allocate.
-    order: the units in the order in which they are placed.
-    tied: f w, presence and f w x presence of every unit, for a unit flow f.
-    least_crowd: per task, the least presence beside it, which is that of the other tasks of its unit.
-    state: per depth, the next resource to try; the last entry is the depth; changed.
-    place: the resource of every task, -1 for open ones; changed.
-    best_place, best: the best placement so far, and its cost; ``best_place`` is changed.
-    nodes: placements to try before stopping.
+    Args:
+        problem: what to allocate.
+        order: the units in the order in which they are placed.
+        tied: f w, presence and f w x presence of every unit, for a unit flow f.
+        least_crowd: per task, the least presence beside it, which is that of the other tasks of its unit.
+        state: per depth, the next resource to try; the last entry is the depth; changed.
+        place: the resource of every task, -1 for open ones; changed.
+        best_place, best: the best placement so far, and its cost; ``best_place`` is changed.
+        nodes: placements to try before stopping.
 
-    Returns
-    -------
-    tuple: the best cost, and whether the search is complete.
+    Returns:
+        tuple: the best cost, and whether the search is complete.
     """
     places, units = len(problem.speeds), len(order)
     network = problem.network
@@ -153,12 +151,11 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
 class OptimumSearch:
     """A search for the optimum that can be stopped and resumed.
 
-    Parameters
-    ----------
-    given: what to allocate.
-    flows: a unit flow, one number per task; the better its bound, the sooner the search ends.
-    place: a good placement to start from.
-    cost: the cost of ``place``.
+    Args:
+        given: what to allocate.
+        flows: a unit flow, one number per task; the better its bound, the sooner the search ends.
+        place: a good placement to start from.
+        cost: the cost of ``place``.
     """
 
     def __init__(self, given: Problem, flows: Floats, place: Ints, cost: float) -> None:

@@ -15,24 +15,21 @@ FAMILIES = ("spd", "chain", "fork", "stages", "layered", "dag")
 def random_graph(family: str, tasks: int, *, weights: str = "lognormal", transfer: float = 0.0, seed: int = 0) -> StreamGraph:
     """Make a random graph.
 
-    Parameters
-    ----------
-    family: "spd", a random composition; "chain"; "fork", a chain of fork-joins; "stages", operators in series
-        with some tens of parallel tasks each, as Storm and Spark run them; "layered", tasks in layers with one to three
-        successors in the next; "dag", tasks with one to three successors among the next sqrt(n).
-    tasks: number of tasks.
-    weights: "equal" (1), "uniform" (0.5 to 1.5), "lognormal" (sigma 1) or "heavy" (Pareto, tail index 1.5); mean near 1.
-    transfer: mean of the transfer costs, which are uniform from 0 to twice the mean.
-    seed: of the random generator.
+    Args:
+        family: "spd", a random composition; "chain"; "fork", a chain of fork-joins; "stages", operators in series
+            with some tens of parallel tasks each, as Storm and Spark run them; "layered", tasks in layers with one to three
+            successors in the next; "dag", tasks with one to three successors among the next sqrt(n).
+        tasks: number of tasks.
+        weights: "equal" (1), "uniform" (0.5 to 1.5), "lognormal" (sigma 1) or "heavy" (Pareto, tail index 1.5); mean near 1.
+        transfer: mean of the transfer costs, which are uniform from 0 to twice the mean.
+        seed: of the random generator.
 
-    Raises
-    ------
-    ConfigurationError: the family or the weights are unknown, or there is less than one task.
+    Raises:
+        ConfigurationError: the family or the weights are unknown, or there is less than one task.
 
-    Examples
-    --------
-    >>> len(random_graph("spd", 12, seed=5).tasks)
-    12
+    Examples:
+        >>> len(random_graph("spd", 12, seed=5).tasks)
+        12
     """
     if family not in FAMILIES or weights not in WEIGHTS:
         raise ConfigurationError(
@@ -77,16 +74,14 @@ def _tree(family: str, tasks: int, rng: np.random.Generator) -> SpdTree:
 def random_tree(tasks: int, rng: np.random.Generator) -> SpdTree:
     """Make a random composition of tasks 0, 1, ...: nodes have 2 to 5 children of random sizes, and kinds alternate.
 
-    Raises
-    ------
-    ConfigurationError: the number of tasks is less than 1.
+    Raises:
+        ConfigurationError: the number of tasks is less than 1.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> tree = random_tree(5, np.random.default_rng(1))
-    >>> type(tree).__name__
-    'SpdTree'
+    Examples:
+        >>> import numpy as np
+        >>> tree = random_tree(5, np.random.default_rng(1))
+        >>> type(tree).__name__
+        'SpdTree'
     """
     whole("tasks", tasks)
     kinds = (series, parallel)
@@ -137,15 +132,13 @@ def subset_sum_graph(numbers: Sequence[int], target: int, size: int) -> tuple[St
     As printed, the cost 2x/k - s_i of an edge can be negative. So a constant is added to both edges of every pair, which
     adds ``size`` times the constant to both paths.
 
-    Raises
-    ------
-    ConfigurationError: there are no numbers, or the size is not between 1 and their number.
+    Raises:
+        ConfigurationError: there are no numbers, or the size is not between 1 and their number.
 
-    Examples
-    --------
-    >>> graph, resources = subset_sum_graph([1, 2, 3], 5, 2)
-    >>> resources > 1
-    True
+    Examples:
+        >>> graph, resources = subset_sum_graph([1, 2, 3], 5, 2)
+        >>> resources > 1
+        True
     """
     count, weight, shift = len(numbers), float(sum(numbers)), _shift(numbers, target, size)
     huge = 12 * count * weight + target + size * shift
@@ -164,10 +157,9 @@ def subset_sum_graph(numbers: Sequence[int], target: int, size: int) -> tuple[St
 def subset_sum_cost(numbers: Sequence[int], target: int, size: int) -> float:
     """The cost of :func:`subset_sum_graph` if, and only if, some ``size`` of the numbers add up to the target.
 
-    Examples
-    --------
-    >>> subset_sum_cost([1, 2, 3], 5, 2) > 0
-    True
+    Examples:
+        >>> subset_sum_cost([1, 2, 3], 5, 2) > 0
+        True
     """
     return (12 * len(numbers) - 6 * size) * float(sum(numbers)) + target + size * _shift(numbers, target, size)
 
@@ -186,16 +178,14 @@ def partition_graph(numbers: Sequence[int]) -> StreamGraph:
 
     Its cost is its number of tasks if, and only if, the numbers can be divided into two sets of equal sum.
 
-    Raises
-    ------
-    ConfigurationError: a number is not an integer of 1 or more.
+    Raises:
+        ConfigurationError: a number is not an integer of 1 or more.
 
-    Examples
-    --------
-    >>> from penstock.allocation import allocate
-    >>> graph = partition_graph([1, 2, 3])
-    >>> allocate(graph, 2).cost == len(graph.tasks)  # 1 + 2 = 3
-    True
+    Examples:
+        >>> from penstock.allocation import allocate
+        >>> graph = partition_graph([1, 2, 3])
+        >>> allocate(graph, 2).cost == len(graph.tasks)  # 1 + 2 = 3
+        True
     """
     for number in numbers:
         whole("each number", number)
@@ -211,14 +201,12 @@ def average_trap(tasks: int) -> StreamGraph:
 
     v1 weighs n / 3 and the others 1. Balancing puts v1 with about n / 3 other tasks; the optimum, with one, costs n - 2.
 
-    Raises
-    ------
-    ConfigurationError: the number of tasks is less than 1.
+    Raises:
+        ConfigurationError: the number of tasks is less than 1.
 
-    Examples
-    --------
-    >>> len(average_trap(60).tasks)
-    60
+    Examples:
+        >>> len(average_trap(60).tasks)
+        60
     """
     whole("tasks", tasks)
     weights = {f"v{i}": 1.0 for i in range(1, tasks + 1)} | {"v1": tasks / 3}
@@ -231,15 +219,13 @@ def greedy_trap(tasks: int) -> tuple[StreamGraph, int]:
     Reconstructed from the proof, because the text lacks Figure 4: w(v_i) = 2, w(x) = n - 3, w(u_i) = 1; the
     edges of the v-chain cost 1, 2n, 1, 2n, ...; (v1, x) costs 1, (x, u1) 2n + 1, and each (u1, u_i) 2n + 2.
 
-    Raises
-    ------
-    ConfigurationError: the number of tasks is not a multiple of 4, or less than 12.
+    Raises:
+        ConfigurationError: the number of tasks is not a multiple of 4, or less than 12.
 
-    Examples
-    --------
-    >>> graph, resources = greedy_trap(12)
-    >>> len(graph.tasks), resources
-    (12, 5)
+    Examples:
+        >>> graph, resources = greedy_trap(12)
+        >>> len(graph.tasks), resources
+        (12, 5)
     """
     if whole("tasks", tasks) % 4 or tasks < 12:
         raise ConfigurationError(f"greedy_trap has {tasks!r} tasks; give a multiple of 4, 12 or more.")

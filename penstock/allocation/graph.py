@@ -25,25 +25,22 @@ Task = Any
 class StreamGraph:
     """A directed acyclic graph of processing tasks (Eidenbenz and Locher, section II-A).
 
-    Parameters
-    ----------
-    tasks: name to weight w(v), zero or more: the time that an item takes if the task is alone on a resource of
-        capacity 1.
-    transfers: (from, to) to transfer cost b(e), zero or more: the time that an item takes to go between resources.
-    loads: name to utilisation from 0 to 1, the fraction of time that a task has work; 1 by default, which is the
-        paper's assumption. Only ``sharing="load"`` uses it.
+    Args:
+        tasks: name to weight w(v), zero or more: the time that an item takes if the task is alone on a resource of
+            capacity 1.
+        transfers: (from, to) to transfer cost b(e), zero or more: the time that an item takes to go between resources.
+        loads: name to utilisation from 0 to 1, the fraction of time that a task has work; 1 by default, which is the
+            paper's assumption. Only ``sharing="load"`` uses it.
 
-    Raises
-    ------
-    TopologyError: there is no task, or a transfer or load names an unknown task.
-    CyclicTopologyError: the transfers form a cycle; the error names its tasks.
-    ConfigurationError: a weight, cost or load is negative, missing, NaN, too large or not a number.
+    Raises:
+        TopologyError: there is no task, or a transfer or load names an unknown task.
+        CyclicTopologyError: the transfers form a cycle; the error names its tasks.
+        ConfigurationError: a weight, cost or load is negative, missing, NaN, too large or not a number.
 
-    Examples
-    --------
-    >>> graph = StreamGraph({"parse": 2.0, "count": 1.0}, {("parse", "count"): 0.5})
-    >>> list(graph.tasks)
-    ['parse', 'count']
+    Examples:
+        >>> graph = StreamGraph({"parse": 2.0, "count": 1.0}, {("parse", "count"): 0.5})
+        >>> list(graph.tasks)
+        ['parse', 'count']
     """
 
     tasks: Mapping[Task, float]
@@ -143,10 +140,9 @@ class StreamGraph:
     def from_json(cls, data: Mapping[str, Any] | str | Path) -> "StreamGraph":
         """Make a graph from the output of :meth:`to_json`, as data, as JSON text, or in a file at a path.
 
-        Raises
-        ------
-        SourceError: the file cannot be read.
-        ConfigurationError: the text is not JSON, or not of that form.
+        Raises:
+            SourceError: the file cannot be read.
+            ConfigurationError: the text is not JSON, or not of that form.
         """
         data = read_json(data)
         unknown = sorted(set(data) - {"tasks", "transfers", "loads"})
@@ -175,17 +171,15 @@ class StreamGraph:
     ) -> "StreamGraph":
         """Make the graph of an application's elements.
 
-        Parameters
-        ----------
-        topology: the result of ``App.topology()`` of ``penstock.app``, or of its ``to_json()``.
-        weights: element to weight; every element needs one.
-        transfers: stream to the cost of sending its events to another resource; 0 by default.
-        loads: element to utilisation.
+        Args:
+            topology: the result of ``App.topology()`` of ``penstock.app``, or of its ``to_json()``.
+            weights: element to weight; every element needs one.
+            transfers: stream to the cost of sending its events to another resource; 0 by default.
+            loads: element to utilisation.
 
-        Raises
-        ------
-        TopologyError: a weight, transfer or load names an element or stream that the topology lacks.
-        ConfigurationError: an element has no weight.
+        Raises:
+            TopologyError: a weight, transfer or load names an element or stream that the topology lacks.
+            ConfigurationError: an element has no weight.
         """
         shape = topology if isinstance(topology, Mapping) else topology.to_json()
         names = [element["name"] for element in shape["elements"]]
@@ -208,9 +202,8 @@ class StreamGraph:
 def quantity(what: str, value: Any, most: float = 1e100) -> float:
     """Check a number from zero to ``most``; ``what`` names it in errors.
 
-    Raises
-    ------
-    ConfigurationError: the value is anything else.
+    Raises:
+        ConfigurationError: the value is anything else.
     """
     allowed = f"a number from 0 to {most:g}"
     if value is None:
@@ -224,9 +217,8 @@ def quantity(what: str, value: Any, most: float = 1e100) -> float:
 def positive(what: str, value: Any) -> float:
     """Check a number above zero; ``what`` names it in errors.
 
-    Raises
-    ------
-    ConfigurationError: the value is anything else.
+    Raises:
+        ConfigurationError: the value is anything else.
     """
     checked = number(value)
     if not 1e-100 <= checked <= 1e100:
@@ -237,9 +229,8 @@ def positive(what: str, value: Any) -> float:
 def whole(what: str, value: Any, least: int = 1) -> int:
     """Check an integer of at least ``least``; ``what`` names it in errors.
 
-    Raises
-    ------
-    ConfigurationError: the value is anything else.
+    Raises:
+        ConfigurationError: the value is anything else.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise ConfigurationError(f"{what} is {shown(value)}; give an integer of {least} or more.")
@@ -280,10 +271,9 @@ def listed(names: Iterable[Any], most: int = 8) -> str:
 def read_json(data: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     """Read a JSON object from data, text or a file.
 
-    Raises
-    ------
-    SourceError: the file cannot be read.
-    ConfigurationError: the content is not a JSON object.
+    Raises:
+        SourceError: the file cannot be read.
+        ConfigurationError: the content is not a JSON object.
     """
     if isinstance(data, Mapping):
         return dict(data)

@@ -54,9 +54,9 @@ def _singles(graph: StreamGraph) -> list[list[int]]:
 def resources_asked_for(graph: StreamGraph, resources: int, printed: bool = False) -> int:
     """Return how many resources Algorithm 3 (`discrete`) fills for a graph.
 
-    Parameters
-    ----------
-    resources: the number that there are. printed: follow the paper's text to the letter, which may fill more than there are.
+    Args:
+        resources: the number that there are.
+        printed: follow the paper's text to the letter, which may fill more than there are.
     """
     shares = np.sort(lemma_shares(graph, resources, printed))[::-1]
     position = groups = 0

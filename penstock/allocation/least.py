@@ -19,11 +19,10 @@ from penstock.errors import ConfigurationError, InfeasibleAllocationError
 class LeastResources:
     """The least number of resources that was found to be enough, and a bound on it.
 
-    Parameters
-    ----------
-    resources: the number found.
-    allocation: an allocation to that number, which meets the cost.
-    fewest: certified lower bound: fewer than this cannot be enough.
+    Args:
+        resources: the number found.
+        allocation: an allocation to that number, which meets the cost.
+        fewest: certified lower bound: fewer than this cannot be enough.
     """
 
     resources: int
@@ -39,17 +38,15 @@ class LeastResources:
 def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastResources:
     """Find the least number of equal resources (capacity 1) on which the graph costs at most ``cost``.
 
-    Parameters
-    ----------
-    graph: the tasks and transfers.
-    cost: the streaming cost to meet, in the unit of the weights.
-    options: ``method``, ``time_limit`` (for each number tried), ``seed``, ``sharing``, ``constraints`` and ``progress``
-        of :func:`allocate`; the method "exact" proves the number.
+    Args:
+        graph: the tasks and transfers.
+        cost: the streaming cost to meet, in the unit of the weights.
+        options: ``method``, ``time_limit`` (for each number tried), ``seed``, ``sharing``, ``constraints`` and ``progress``
+            of :func:`allocate`; the method "exact" proves the number.
 
-    Raises
-    ------
-    InfeasibleAllocationError: no number of resources gives so low a cost, or the search finds none.
-    ConfigurationError: an option is not valid.
+    Raises:
+        InfeasibleAllocationError: no number of resources gives so low a cost, or the search finds none.
+        ConfigurationError: an option is not valid.
 
     >>> graph = StreamGraph({"a": 1, "b": 1, "c": 1}, {("a", "b"): 0, ("b", "c"): 0})
     >>> least_resources(graph, 5).resources

@@ -19,20 +19,17 @@ from penstock.errors import ConfigurationError, InfeasibleAllocationError, Topol
 class Constraints:
     """Conditions that an allocation must meet.
 
-    Parameters
-    ----------
-    pinned: task to the resource it must be on.
-    together: sets of tasks that must share a resource.
-    apart: sets of tasks of which no two may share a resource.
+    Args:
+        pinned: task to the resource it must be on.
+        together: sets of tasks that must share a resource.
+        apart: sets of tasks of which no two may share a resource.
 
-    Raises
-    ------
-    ConfigurationError: a condition is not of this form.
+    Raises:
+        ConfigurationError: a condition is not of this form.
 
-    Examples
-    --------
-    >>> bool(Constraints(pinned={"source": 0}, apart=[("a", "b")]))
-    True
+    Examples:
+        >>> bool(Constraints(pinned={"source": 0}, apart=[("a", "b")]))
+        True
     """
 
     pinned: Mapping[Task, Any] = field(default_factory=dict)
@@ -52,20 +49,19 @@ class Constraints:
 class Problem(NamedTuple):
     """Tasks, resources and constraints as arrays; a task or a resource is a position in them.
 
-    Parameters
-    ----------
-    network: the paths, as an activity-on-arc network.
-    free_network: the paths if transfers cost nothing, which takes fewer arcs.
-    weights, presence: per task; see :mod:`penstock.allocation.cost`.
-    speeds, slowness: capacity per resource, and 1 / bandwidth per pair of resources.
-    kinds: a number per resource, equal for resources that can be exchanged without effect.
-    unit_begin, unit_tasks: the tasks of every unit, in compressed rows; a unit is a set of tasks that moves as one.
-    pinned: the resource of every unit, or -1.
-    apart_begin, apart_units: per unit, in compressed rows, the units from which it must be apart.
-    legal: per unit, a resource from an assignment that meets all constraints; -1 for a unit without constraints.
-    home: the present resource of every task; -1 if it has none, -2 if its resource is unknown.
-    price: the price of moving one task away from home.
-    forced: the total price of the moves that no allocation can avoid.
+    Args:
+        network: the paths, as an activity-on-arc network.
+        free_network: the paths if transfers cost nothing, which takes fewer arcs.
+        weights, presence: per task; see :mod:`penstock.allocation.cost`.
+        speeds, slowness: capacity per resource, and 1 / bandwidth per pair of resources.
+        kinds: a number per resource, equal for resources that can be exchanged without effect.
+        unit_begin, unit_tasks: the tasks of every unit, in compressed rows; a unit is a set of tasks that moves as one.
+        pinned: the resource of every unit, or -1.
+        apart_begin, apart_units: per unit, in compressed rows, the units from which it must be apart.
+        legal: per unit, a resource from an assignment that meets all constraints; -1 for a unit without constraints.
+        home: the present resource of every task; -1 if it has none, -2 if its resource is unknown.
+        price: the price of moving one task away from home.
+        forced: the total price of the moves that no allocation can avoid.
     """
 
     network: ArcNetwork
@@ -106,11 +102,10 @@ def problem(
 ) -> Problem:
     """Make the arrays of a problem, and check its constraints.
 
-    Raises
-    ------
-    TopologyError: a constraint or the present assignment names an unknown task.
-    ConfigurationError: a constraint names an unknown resource, or the price is not a number.
-    InfeasibleAllocationError: the constraints contradict each other.
+    Raises:
+        TopologyError: a constraint or the present assignment names an unknown task.
+        ConfigurationError: a constraint names an unknown resource, or the price is not a number.
+        InfeasibleAllocationError: the constraints contradict each other.
     """
     limits = Constraints() if constraints is None else constraints
     if not isinstance(limits, Constraints) or not isinstance(present, Mapping | None):
@@ -220,9 +215,8 @@ _PATIENCE = 20_000
 def feasible(given: Problem, names: list[str] | None = None) -> Ints:
     """Find resources that meet all pins and aparts, -1 for other units, by backtracking from the most constrained unit.
 
-    Raises
-    ------
-    InfeasibleAllocationError: there are none, or the search gave up.
+    Raises:
+        InfeasibleAllocationError: there are none, or the search gave up.
     """
     neighbours = [given.apart_units[a:b].tolist() for a, b in zip(given.apart_begin, given.apart_begin[1:], strict=False)]
     chosen = given.pinned.copy()

@@ -19,20 +19,17 @@ MOST = 5000
 class Resources:
     """Named resources.
 
-    Parameters
-    ----------
-    capacities: resource to speed, above zero: a task that costs d on capacity 1 costs d / 2 on capacity 2.
-    bandwidths: (resource, resource) to bandwidth, above zero, by which b(e) is divided; 1 by default. A pair stands for
-        both directions, unless the reverse pair is given, too.
+    Args:
+        capacities: resource to speed, above zero: a task that costs d on capacity 1 costs d / 2 on capacity 2.
+        bandwidths: (resource, resource) to bandwidth, above zero, by which b(e) is divided; 1 by default. A pair stands for
+            both directions, unless the reverse pair is given, too.
 
-    Raises
-    ------
-    ConfigurationError: there is no resource, or a capacity or bandwidth is not a positive number.
+    Raises:
+        ConfigurationError: there is no resource, or a capacity or bandwidth is not a positive number.
 
-    Examples
-    --------
-    >>> Resources({"big": 2.0, "small": 1.0}).names
-    ('big', 'small')
+    Examples:
+        >>> Resources({"big": 2.0, "small": 1.0}).names
+        ('big', 'small')
     """
 
     capacities: Mapping[Any, float]
@@ -58,9 +55,8 @@ class Resources:
     def of(cls, given: Any) -> "Resources":
         """Make resources from a number (of capacity 1, named R1, R2, ...) or a mapping to capacities; pass resources through.
 
-        Raises
-        ------
-        ConfigurationError: the number is not an integer from 1 to 5,000, or the mapping is not valid.
+        Raises:
+            ConfigurationError: the number is not an integer from 1 to 5,000, or the mapping is not valid.
         """
         if isinstance(given, Resources):
             return given

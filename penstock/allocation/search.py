@@ -103,21 +103,19 @@ def _gather(problem, place, tied, crowd, heavy, drag):  # type: ignore[no-untype
 def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candidates, state):  # type: ignore[no-untyped-def]
     """Anneal from ``place`` for a number of evaluations of all paths, and improve ``best_place``.
 
-    Parameters
-    ----------
-    problem: what to allocate.
-    place: the resource of every task; changed.
-    best_place, best: the best placement so far, and its cost; ``best_place`` is changed.
-    steps: evaluations of all paths.
-    heats: temperatures at the beginning and at the end, relative to the best cost; geometric in between.
-    sharps: p times the best cost at the beginning and at the end; geometric in between.
-    batch: largest number of moves per evaluation; the actual number grows and shrinks with success.
-    candidates: moves drawn for each move made; 1 makes a random move without using the flow.
-    state: state of the random generator; changed.
+    Args:
+        problem: what to allocate.
+        place: the resource of every task; changed.
+        best_place, best: the best placement so far, and its cost; ``best_place`` is changed.
+        steps: evaluations of all paths.
+        heats: temperatures at the beginning and at the end, relative to the best cost; geometric in between.
+        sharps: p times the best cost at the beginning and at the end; geometric in between.
+        batch: largest number of moves per evaluation; the actual number grows and shrinks with success.
+        candidates: moves drawn for each move made; 1 makes a random move without using the flow.
+        state: state of the random generator; changed.
 
-    Returns
-    -------
-    float: the cost of the best placement.
+    Returns:
+        float: the cost of the best placement.
     """
     network = problem.network
     count, arcs, places, units = len(place), len(network.task), len(problem.speeds), len(problem.pinned)

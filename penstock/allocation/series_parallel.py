@@ -21,11 +21,10 @@ from penstock.errors import NotSeriesParallelError, TopologyError
 class SpdTree:
     """A series-parallel decomposition tree; an inner node has two or more children, none of its own kind.
 
-    Parameters
-    ----------
-    kind: the kind of the root.
-    task: the name of the task, if the root is one.
-    children: the subtrees; the order counts in a series only.
+    Args:
+        kind: the kind of the root.
+        task: the name of the task, if the root is one.
+        children: the subtrees; the order counts in a series only.
     """
 
     kind: Literal["task", "series", "parallel"]
@@ -53,10 +52,9 @@ class SpdTree:
     ) -> StreamGraph:
         """Make the graph of this tree; weights and transfer costs are mappings, or one number for all.
 
-        Raises
-        ------
-        TopologyError: a task occurs twice, or a transfer is given that the tree does not have.
-        ConfigurationError: a task has no weight.
+        Raises:
+            TopologyError: a task occurs twice, or a transfer is given that the tree does not have.
+            ConfigurationError: a task has no weight.
         """
         leaves = self.tasks
         if len(set(leaves)) < len(leaves):
@@ -100,14 +98,12 @@ def series(*parts: StreamGraph, cost: float = 0.0) -> StreamGraph: ...
 def series(*parts: StreamGraph | SpdTree | str | int, cost: float = 0.0) -> StreamGraph | SpdTree:
     """Compose in series: every sink of a part feeds every source of the next (section II-B).
 
-    Parameters
-    ----------
-    parts: trees and names of tasks, giving a tree; or graphs, giving a graph.
-    cost: the transfer cost of the new edges between graphs.
+    Args:
+        parts: trees and names of tasks, giving a tree; or graphs, giving a graph.
+        cost: the transfer cost of the new edges between graphs.
 
-    Raises
-    ------
-    TopologyError: no part, graphs mixed with trees, or graphs that share a task.
+    Raises:
+        TopologyError: no part, graphs mixed with trees, or graphs that share a task.
 
     >>> series("read", parallel("parse", "count"), "write")
     s(read, p(parse, count), write)
@@ -126,10 +122,9 @@ def parallel(*parts: StreamGraph | SpdTree | str | int) -> StreamGraph | SpdTree
 
     Parameters and errors are as for :func:`series`, but without a cost.
 
-    Examples
-    --------
-    >>> len(parallel(StreamGraph({"a": 1.0}), StreamGraph({"b": 2.0})).tasks)
-    2
+    Examples:
+        >>> len(parallel(StreamGraph({"a": 1.0}), StreamGraph({"b": 2.0})).tasks)
+        2
     """
     return _compose("parallel", parts, 0.0)
 
@@ -177,9 +172,8 @@ def spd_tree(graph: StreamGraph) -> SpdTree:
     Takes linear time in tasks and transfers: the graph is the line graph of a multigraph, which reductions in series
     and in parallel bring down to one arc.
 
-    Raises
-    ------
-    NotSeriesParallelError: the graph has no such tree; the error's ``witness`` shows why.
+    Raises:
+        NotSeriesParallelError: the graph has no such tree; the error's ``witness`` shows why.
 
     >>> spd_tree(StreamGraph({"a": 1, "b": 1, "c": 2}, {("a", "b"): 0, ("a", "c"): 0}))
     s(a, p(b, c))

@@ -34,12 +34,11 @@ _LARGE = 15_000
 class Shares:
     """An optimal split of a capacity over tasks, with its certificate.
 
-    Parameters
-    ----------
-    shares: task to x(v), its part of the capacity, at most the cap.
-    cost: delta(G), the cost of the worst path when v costs w(v) / x(v).
-    lower_bound: certified lower bound on the cost of any shares.
-    flows: task to the flow through it, of a unit flow from sources to sinks that certifies the bound.
+    Args:
+        shares: task to x(v), its part of the capacity, at most the cap.
+        cost: delta(G), the cost of the worst path when v costs w(v) / x(v).
+        lower_bound: certified lower bound on the cost of any shares.
+        flows: task to the flow through it, of a unit flow from sources to sinks that certifies the bound.
     """
 
     shares: Mapping[Task, float]
@@ -51,17 +50,15 @@ class Shares:
 def continuous_shares(graph: StreamGraph, resources: Any, cap: float | None = None, *, sharing: Sharing = "count") -> Shares:
     """Compute the shares of a capacity that minimise the cost of the worst path (Problem III.1), exactly, for any graph.
 
-    Parameters
-    ----------
-    graph: the tasks and their order; transfer costs are ignored.
-    resources: the capacity c: a number above zero, or resources whose capacities are added.
-    cap: the largest share that a task can use; none by default. Give 1 if each task runs on one resource of capacity 1.
-    sharing: "load" counts a task's share by its utilisation; see :mod:`penstock.allocation.cost`.
+    Args:
+        graph: the tasks and their order; transfer costs are ignored.
+        resources: the capacity c: a number above zero, or resources whose capacities are added.
+        cap: the largest share that a task can use; none by default. Give 1 if each task runs on one resource of capacity 1.
+        sharing: "load" counts a task's share by its utilisation; see :mod:`penstock.allocation.cost`.
 
-    Raises
-    ------
-    ConfigurationError: the capacity or the cap is not a positive number.
-    NotSolvableError: the weights are too far apart for the solver's arithmetic.
+    Raises:
+        ConfigurationError: the capacity or the cap is not a positive number.
+        NotSolvableError: the weights are too far apart for the solver's arithmetic.
 
     >>> graph = StreamGraph({"a": 1, "b": 4}, {("a", "b"): 0})
     >>> continuous_shares(graph, 3).cost, round(continuous_shares(graph, 3, cap=1).cost, 6)
@@ -136,9 +133,8 @@ def solve_shares(
 
     A task costs a + q / y with share y: the share divides q = w x presence, but not the rest, a = (w - q) / cap.
 
-    Returns
-    -------
-    tuple: shares, one per task, within capacity and cap; and the unit flow through each arc, exact up to rounding.
+    Returns:
+        tuple: shares, one per task, within capacity and cap; and the unit flow through each arc, exact up to rounding.
     """
     count = len(weights)
     divided, fixed = weights * presence, undivided(weights, presence, capacity, cap)

@@ -40,29 +40,27 @@ NO_ASYNC_THERE = (
 class App:
     """An application under construction; the tutorial has a complete one.
 
-    Parameters
-    ----------
-    name: names the run's directory, unless the run is given another name.
-    on_error: how to treat an event that cannot be decoded or whose processing element (PE) raises: ``"dead-letter"``
-        stores it with its error and goes on; ``"stop"`` stops the run, so that the event stays queued.
-    trigger: time between the starts of micro-batches; ``--trigger`` overrides it; 0 starts one as soon as the last is over.
+    Args:
+        name: names the run's directory, unless the run is given another name.
+        on_error: how to treat an event that cannot be decoded or whose processing element (PE) raises: ``"dead-letter"``
+            stores it with its error and goes on; ``"stop"`` stops the run, so that the event stays queued.
+        trigger: time between the starts of micro-batches; ``--trigger`` overrides it; 0 starts one as soon as the last is over.
 
-    Examples
-    --------
-    >>> from penstock import Event
-    >>> class Word(Event):
-    ...     text: str
-    >>> app = App("shouting")
-    >>> words, loud = app.source("Words", Word), app.stream("Loud", Word)
-    >>> @app.element(words, emits=loud)
-    ... def shout(word):
-    ...     yield loud(word.text.upper())
-    >>> out = app.sink("Out", loud)
-    >>> from penstock.testing import TopologyDriver
-    >>> driver = TopologyDriver(app)
-    >>> driver.batch({"Words": [Word("hello")]})
-    >>> driver.output(out)
-    [Word(text='HELLO')]
+    Examples:
+        >>> from penstock import Event
+        >>> class Word(Event):
+        ...     text: str
+        >>> app = App("shouting")
+        >>> words, loud = app.source("Words", Word), app.stream("Loud", Word)
+        >>> @app.element(words, emits=loud)
+        ... def shout(word):
+        ...     yield loud(word.text.upper())
+        >>> out = app.sink("Out", loud)
+        >>> from penstock.testing import TopologyDriver
+        >>> driver = TopologyDriver(app)
+        >>> driver.batch({"Words": [Word("hello")]})
+        >>> driver.output(out)
+        [Word(text='HELLO')]
     """
 
     def __init__(self, name: str, *, on_error: Literal["dead-letter", "stop"] = "dead-letter", trigger: Duration = 0.0) -> None:
@@ -82,14 +80,12 @@ class App:
     def parameter(self, name: str, default: Value, *, help: str = "", choices: Sequence[Value] | None = None) -> Value:
         """Declare a value that a run may set (``penstock run app.py --NAME VALUE``), and return its current value.
 
-        Raises
-        ------
-        ConfigurationError: the name cannot be that of an option, or the run's value has the wrong type or is not a choice.
+        Raises:
+            ConfigurationError: the name cannot be that of an option, or the run's value has the wrong type or is not a choice.
 
-        Examples
-        --------
-        >>> App("alerts").parameter("limit", 100, help="What is too much.")
-        100
+        Examples:
+            >>> App("alerts").parameter("limit", 100, help="What is too much.")
+            100
         """
         if not (isinstance(name, str) and name.replace("-", "_").isidentifier()):
             raise ConfigurationError(f"Parameter {name!r} cannot be an option of a command: write letters, digits, - and _.")
@@ -113,27 +109,26 @@ class App:
     ) -> Source[E]:
         """Declare a source: a stream whose events come from outside.
 
-        Parameters
-        ----------
-        uri: where to read from, as a URI or a connector; ``--source NAME=URI`` overrides it.
-        event_time, lateness, late: the field that holds the event's own time; by how much an event's time may lie behind the
-            greatest one seen; and how to treat an event that is later than that.
-        idle: how long the source may be silent, in processing time, before the watermark advances without it. If not given, a
-            silent source holds the watermark back. When it resumes, the common watermark decides which of its events are late.
-        sample: makes the n-th event, for runs that read from the event generator.
+        Args:
+            uri: where to read from, as a URI or a connector; ``--source NAME=URI`` overrides it.
+            event_time, lateness, late: the field that holds the event's own time; by how much an event's time may lie behind
+                the greatest one seen; and how to treat an event that is later than that.
+            idle: how long the source may be silent, in processing time, before the watermark advances without it. If not given,
+                a silent source holds the watermark back. When it resumes, the common watermark decides which of its events are
+                late.
+            sample: makes the n-th event, for runs that read from the event generator.
 
-        Examples
-        --------
-        >>> from datetime import datetime
-        >>> from penstock import Event
-        >>> class Reading(Event):
-        ...     sensor: str
-        ...     value: float
-        ...     time: datetime
-        >>> app = App("sensors")
-        >>> readings = app.source("Readings", Reading, uri="jsonl:readings", event_time="time", lateness="10 s")
-        >>> readings.event_time.lateness
-        10.0
+        Examples:
+            >>> from datetime import datetime
+            >>> from penstock import Event
+            >>> class Reading(Event):
+            ...     sensor: str
+            ...     value: float
+            ...     time: datetime
+            >>> app = App("sensors")
+            >>> readings = app.source("Readings", Reading, uri="jsonl:readings", event_time="time", lateness="10 s")
+            >>> readings.event_time.lateness
+            10.0
         """
         source = Source(
             name, event_type, uri=uri, event_time=event_time, lateness=lateness, late=late, idle=idle, sample=sample
@@ -145,14 +140,13 @@ class App:
     def stream(self, name: str, event_type: type[E]) -> Stream[E]:
         """Declare an internal stream, which elements emit into.
 
-        Examples
-        --------
-        >>> from penstock import Event
-        >>> class Alert(Event):
-        ...     text: str
-        >>> alerts = App("alerts").stream("Alerts", Alert)
-        >>> alerts.name, alerts.event_type
-        ('Alerts', <class 'penstock.app.application.Alert'>)
+        Examples:
+            >>> from penstock import Event
+            >>> class Alert(Event):
+            ...     text: str
+            >>> alerts = App("alerts").stream("Alerts", Alert)
+            >>> alerts.name, alerts.event_type
+            ('Alerts', <class 'penstock.app.application.Alert'>)
         """
         stream = Stream(name, event_type)
         self._streams.append(stream)
@@ -164,20 +158,18 @@ class App:
     ) -> Sink:
         """Declare a sink, which writes a stream; without a URI it writes JSON Lines into the run's directory.
 
-        Parameters
-        ----------
-        key: field or fields that identify a result: a table keeps the last event of each key value, and the adapter
-            returns it when asked.
+        Args:
+            key: field or fields that identify a result: a table keeps the last event of each key value, and the adapter
+                returns it when asked.
 
-        Examples
-        --------
-        >>> from penstock import Event
-        >>> class Count(Event):
-        ...     word: str
-        ...     seen: int
-        >>> app = App("words")
-        >>> app.sink("Counts", app.source("In", Count), uri="sqlite:counts.db/counts", key="word").key
-        ('word',)
+        Examples:
+            >>> from penstock import Event
+            >>> class Count(Event):
+            ...     word: str
+            ...     seen: int
+            >>> app = App("words")
+            >>> app.sink("Counts", app.source("In", Count), uri="sqlite:counts.db/counts", key="word").key
+            ('word',)
         """
         if not isinstance(stream, Stream):
             raise TopologyError(
@@ -211,40 +203,38 @@ class App:
         An ``async`` function, or an ``async`` ``on_event``, is awaited for many events at once; events of one key are processed
         one after the other. Emissions keep the order of the events.
 
-        Parameters
-        ----------
-        inputs, emits: the streams that the PE consumes, and the streams that it may emit into.
-        key: field or fields whose values select the instance that gets an event.
-        every: how often ``on_interval`` is called for each live instance.
-        expires: how long an instance is kept after its last event; after that, its key starts with fresh state.
-        timers: whether ``set_timer`` means processing time or event time (the watermark).
-        window: gives each window of a key a state of its own, as ``Tumbling("10 s")``; ``on_close`` emits its result.
-        ordered: the events of a key are processed in the order of their own times, once the watermark has passed them. The
-            output then depends neither on the order of arrival nor on how events are divided into micro-batches.
-        at: the field that holds the events' time, for ``window`` and ``ordered``; needed where an input is not a source with
-            an ``event_time``.
-        concurrency: how many events an asynchronous PE may process at once in each task; 100 unless given.
-        timeout: how long each asynchronous call may take before it fails as if it had raised; one minute unless given.
+        Args:
+            inputs, emits: the streams that the PE consumes, and the streams that it may emit into.
+            key: field or fields whose values select the instance that gets an event.
+            every: how often ``on_interval`` is called for each live instance.
+            expires: how long an instance is kept after its last event; after that, its key starts with fresh state.
+            timers: whether ``set_timer`` means processing time or event time (the watermark).
+            window: gives each window of a key a state of its own, as ``Tumbling("10 s")``; ``on_close`` emits its result.
+            ordered: the events of a key are processed in the order of their own times, once the watermark has passed them. The
+                output then depends neither on the order of arrival nor on how events are divided into micro-batches.
+            at: the field that holds the events' time, for ``window`` and ``ordered``; needed where an input is not a source
+                with an ``event_time``.
+            concurrency: how many events an asynchronous PE may process at once in each task; 100 unless given.
+            timeout: how long each asynchronous call may take before it fails as if it had raised; one minute unless given.
 
-        Examples
-        --------
-        >>> from penstock import Event, ProcessingElement
-        >>> class Order(Event):
-        ...     customer: str
-        ...     price: float
-        >>> class Total(Event):
-        ...     customer: str
-        ...     spent: float
-        >>> app = App("orders")
-        >>> orders, totals = app.source("Orders", Order), app.stream("Totals", Total)
-        >>> @app.element(orders, key="customer", emits=totals)
-        ... class Spending(ProcessingElement):
-        ...     spent: float = 0.0
-        ...     def on_event(self, order):
-        ...         self.spent += order.price
-        ...         yield totals(self.key, self.spent)
-        >>> [element.name for element in app.topology().elements]
-        ['Spending']
+        Examples:
+            >>> from penstock import Event, ProcessingElement
+            >>> class Order(Event):
+            ...     customer: str
+            ...     price: float
+            >>> class Total(Event):
+            ...     customer: str
+            ...     spent: float
+            >>> app = App("orders")
+            >>> orders, totals = app.source("Orders", Order), app.stream("Totals", Total)
+            >>> @app.element(orders, key="customer", emits=totals)
+            ... class Spending(ProcessingElement):
+            ...     spent: float = 0.0
+            ...     def on_event(self, order):
+            ...         self.spent += order.price
+            ...         yield totals(self.key, self.spent)
+            >>> [element.name for element in app.topology().elements]
+            ['Spending']
         """
         if window is not None and (every is not None or expires is not None or timers != "processing"):
             raise TopologyError(
@@ -302,46 +292,43 @@ class App:
     ) -> None:
         """Declare a processing element that reduces the events of each window of a key to one event.
 
-        Parameters
-        ----------
-        into: the stream of the results. Its event type has the key's fields, optionally ``start`` and ``end`` of the window,
-            and a field for each reducer.
-        results: ``"final"`` emits one result when a window closes; ``"updates"`` emits one for each window that a micro-batch
-            has changed, for sinks that keep the last event of a key; ``"both"`` does both.
-        dialect: ``"query"`` has Spark plan the aggregation, with equal results, where Spark can: tumbling and sliding windows
-            without a time zone, final results, all reducers but `fold`, and a source with ``late="drop"``.
-        reducers: by result field, as ``bids=reducers.count(), dearest=reducers.max("price")``; see `penstock.reducers`.
+        Args:
+            into: the stream of the results. Its event type has the key's fields, optionally ``start`` and ``end`` of the
+                window, and a field for each reducer.
+            results: ``"final"`` emits one result when a window closes; ``"updates"`` emits one for each window that a
+                micro-batch has changed, for sinks that keep the last event of a key; ``"both"`` does both.
+            dialect: ``"query"`` has Spark plan the aggregation, with equal results, where Spark can: tumbling and sliding
+                windows without a time zone, final results, all reducers but `fold`, and a source with ``late="drop"``.
+            reducers: by result field, as ``bids=reducers.count(), dearest=reducers.max("price")``; see `penstock.reducers`.
 
-        Raises
-        ------
-        TopologyError: the fields of ``into`` do not match the key, the window and the reducers; the text says how.
+        Raises:
+            TopologyError: the fields of ``into`` do not match the key, the window and the reducers; the text says how.
 
-        Examples
-        --------
-        >>> from datetime import UTC, datetime, timedelta
-        >>> from penstock import Event, Tumbling, reducers
-        >>> class Bid(Event):
-        ...     item: str
-        ...     price: int
-        ...     time: datetime
-        >>> class Busiest(Event):
-        ...     item: str
-        ...     start: datetime
-        ...     bids: int
-        ...     dearest: int
-        >>> app = App("auction")
-        >>> bids = app.source("Bids", Bid, event_time="time")
-        >>> busiest = app.stream("Busiest", Busiest)
-        >>> app.aggregate(bids, key="item", window=Tumbling("10 s"), into=busiest,
-        ...               bids=reducers.count(), dearest=reducers.max("price"))
-        >>> out = app.sink("Out", busiest)
-        >>> from penstock.testing import TopologyDriver
-        >>> driver = TopologyDriver(app)
-        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
-        >>> driver.batch({"Bids": [Bid("a", 5, at(0)), Bid("a", 7, at(9)), Bid("a", 1, at(12))]})
-        >>> driver.finish()
-        >>> [(one.start.second, one.bids, one.dearest) for one in driver.output(out)]
-        [(0, 2, 7), (10, 1, 1)]
+        Examples:
+            >>> from datetime import UTC, datetime, timedelta
+            >>> from penstock import Event, Tumbling, reducers
+            >>> class Bid(Event):
+            ...     item: str
+            ...     price: int
+            ...     time: datetime
+            >>> class Busiest(Event):
+            ...     item: str
+            ...     start: datetime
+            ...     bids: int
+            ...     dearest: int
+            >>> app = App("auction")
+            >>> bids = app.source("Bids", Bid, event_time="time")
+            >>> busiest = app.stream("Busiest", Busiest)
+            >>> app.aggregate(bids, key="item", window=Tumbling("10 s"), into=busiest,
+            ...               bids=reducers.count(), dearest=reducers.max("price"))
+            >>> out = app.sink("Out", busiest)
+            >>> from penstock.testing import TopologyDriver
+            >>> driver = TopologyDriver(app)
+            >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+            >>> driver.batch({"Bids": [Bid("a", 5, at(0)), Bid("a", 7, at(9)), Bid("a", 1, at(12))]})
+            >>> driver.finish()
+            >>> [(one.start.second, one.bids, one.dearest) for one in driver.output(out)]
+            [(0, 2, 7), (10, 1, 1)]
         """
         keys = (key,) if isinstance(key, str) else tuple(key)
         label = name or f"{into.name}Aggregate"
@@ -370,48 +357,46 @@ class App:
         """Declare a processing element that joins streams by key and time: a function of a left and a right event. If ``right``
         is a list of streams, the function takes a left event and one event of each of these.
 
-        Parameters
-        ----------
-        within: the least and the greatest time from the left event to the right one, as ``("-10 min", "5 min")``; with several
-            right streams, a list of one interval for each, or one interval for all.
-        how: ``"inner"``; ``"left"``, which also calls the function for a left event that can match no more, with None for each
-            side without a match; or, for two streams only, ``"full"``, which does so for both sides.
-        at: the fields that hold the events' times, the left stream's first; needed for streams that are not sources with an
-            ``event_time``.
-        max_held: the most events that an instance may hold; any further event becomes a dead letter. No limit unless given.
-        dialect: ``"query"`` has Spark plan the join, with equal results. The function is then called once, with objects whose
-            attributes are columns, and returns the result's columns by name. Both streams are sources with ``late="drop"``.
+        Args:
+            within: the least and the greatest time from the left event to the right one, as ``("-10 min", "5 min")``; with
+                several right streams, a list of one interval for each, or one interval for all.
+            how: ``"inner"``; ``"left"``, which also calls the function for a left event that can match no more, with None for
+                each side without a match; or, for two streams only, ``"full"``, which does so for both sides.
+            at: the fields that hold the events' times, the left stream's first; needed for streams that are not sources with an
+                ``event_time``.
+            max_held: the most events that an instance may hold; any further event becomes a dead letter. No limit unless given.
+            dialect: ``"query"`` has Spark plan the join, with equal results. The function is then called once, with objects
+                whose attributes are columns, and returns the result's columns by name. Both streams are sources with
+                ``late="drop"``.
 
-        Raises
-        ------
-        TopologyError: the interval is not valid, or the streams cannot be joined.
+        Raises:
+            TopologyError: the interval is not valid, or the streams cannot be joined.
 
-        Examples
-        --------
-        >>> from datetime import UTC, datetime, timedelta
-        >>> from penstock import Event
-        >>> class Click(Event):
-        ...     ad: str
-        ...     time: datetime
-        >>> class Sale(Event):
-        ...     ad: str
-        ...     price: int
-        ...     time: datetime
-        >>> app = App("ads")
-        >>> clicks = app.source("Clicks", Click, event_time="time")
-        >>> sales = app.source("Sales", Sale, event_time="time")
-        >>> paid = app.stream("Paid", Sale)
-        >>> @app.join(clicks, sales, key="ad", within=("0 s", "1 min"), emits=paid)
-        ... def earned(click, sale):
-        ...     yield paid(sale.ad, sale.price, click.time)
-        >>> out = app.sink("Out", paid)
-        >>> from penstock.testing import TopologyDriver
-        >>> driver = TopologyDriver(app)
-        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
-        >>> driver.batch({"Clicks": [Click("a", at(0))], "Sales": [Sale("a", 9, at(30)), Sale("a", 8, at(70))]})
-        >>> driver.finish()
-        >>> [sale.price for sale in driver.output(out)]
-        [9]
+        Examples:
+            >>> from datetime import UTC, datetime, timedelta
+            >>> from penstock import Event
+            >>> class Click(Event):
+            ...     ad: str
+            ...     time: datetime
+            >>> class Sale(Event):
+            ...     ad: str
+            ...     price: int
+            ...     time: datetime
+            >>> app = App("ads")
+            >>> clicks = app.source("Clicks", Click, event_time="time")
+            >>> sales = app.source("Sales", Sale, event_time="time")
+            >>> paid = app.stream("Paid", Sale)
+            >>> @app.join(clicks, sales, key="ad", within=("0 s", "1 min"), emits=paid)
+            ... def earned(click, sale):
+            ...     yield paid(sale.ad, sale.price, click.time)
+            >>> out = app.sink("Out", paid)
+            >>> from penstock.testing import TopologyDriver
+            >>> driver = TopologyDriver(app)
+            >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+            >>> driver.batch({"Clicks": [Click("a", at(0))], "Sales": [Sale("a", 9, at(30)), Sale("a", 8, at(70))]})
+            >>> driver.finish()
+            >>> [sale.price for sale in driver.output(out)]
+            [9]
         """
         rights = (right,) if isinstance(right, Stream) else tuple(right)
         streams = (left, *rights)
@@ -464,43 +449,40 @@ class App:
         The events of ``table`` are versions of a key's row. The function takes a left event and a version. A left event waits
         until the watermark has passed it, so that no earlier version can come. A key's newest version is never dropped.
 
-        Parameters
-        ----------
-        within: the greatest age of a version; any age unless given.
-        how: ``"left"``, which calls the function with None where there is no version; or ``"inner"``.
-        at: the fields that hold the events' times; needed for streams that are not sources with an ``event_time``.
-        max_held: the most events and versions that an instance may hold; any further one becomes a dead letter.
+        Args:
+            within: the greatest age of a version; any age unless given.
+            how: ``"left"``, which calls the function with None where there is no version; or ``"inner"``.
+            at: the fields that hold the events' times; needed for streams that are not sources with an ``event_time``.
+            max_held: the most events and versions that an instance may hold; any further one becomes a dead letter.
 
-        Raises
-        ------
-        TopologyError: the streams cannot be joined.
+        Raises:
+            TopologyError: the streams cannot be joined.
 
-        Examples
-        --------
-        >>> from datetime import UTC, datetime, timedelta
-        >>> from penstock import Event
-        >>> class Order(Event):
-        ...     currency: str
-        ...     time: datetime
-        >>> class Rate(Event):
-        ...     currency: str
-        ...     rate: float
-        ...     time: datetime
-        >>> app = App("rates")
-        >>> orders = app.source("Orders", Order, event_time="time")
-        >>> rates = app.source("Rates", Rate, event_time="time")
-        >>> priced = app.stream("Priced", Rate)
-        >>> @app.join_latest(orders, rates, key="currency", emits=priced)
-        ... def price(order, rate):
-        ...     yield priced(order.currency, rate.rate if rate else 1.0, order.time)
-        >>> out = app.sink("Out", priced)
-        >>> from penstock.testing import TopologyDriver
-        >>> driver = TopologyDriver(app)
-        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
-        >>> driver.batch({"Rates": [Rate("EUR", 1.1, at(0)), Rate("EUR", 1.2, at(9))], "Orders": [Order("EUR", at(5))]})
-        >>> driver.finish()
-        >>> [one.rate for one in driver.output(out)]
-        [1.1]
+        Examples:
+            >>> from datetime import UTC, datetime, timedelta
+            >>> from penstock import Event
+            >>> class Order(Event):
+            ...     currency: str
+            ...     time: datetime
+            >>> class Rate(Event):
+            ...     currency: str
+            ...     rate: float
+            ...     time: datetime
+            >>> app = App("rates")
+            >>> orders = app.source("Orders", Order, event_time="time")
+            >>> rates = app.source("Rates", Rate, event_time="time")
+            >>> priced = app.stream("Priced", Rate)
+            >>> @app.join_latest(orders, rates, key="currency", emits=priced)
+            ... def price(order, rate):
+            ...     yield priced(order.currency, rate.rate if rate else 1.0, order.time)
+            >>> out = app.sink("Out", priced)
+            >>> from penstock.testing import TopologyDriver
+            >>> driver = TopologyDriver(app)
+            >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+            >>> driver.batch({"Rates": [Rate("EUR", 1.1, at(0)), Rate("EUR", 1.2, at(9))], "Orders": [Order("EUR", at(5))]})
+            >>> driver.finish()
+            >>> [one.rate for one in driver.output(out)]
+            [1.1]
         """
         streams = (left, table)
         return self._joined(
@@ -532,36 +514,34 @@ class App:
         The function takes an event and its row, or None. Each worker reads the whole table, checks it before each micro-batch,
         and reads it again when it has changed. A micro-batch that is replayed after a crash sees the table as it is by then.
 
-        Parameters
-        ----------
-        table: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE``, ``postgresql://.../DATABASE/TABLE``.
-        key: the table's columns that identify a row. by: the events' fields to look up by, if their names differ.
-        row: the type of a row; its fields are the columns that are read.
-        how: ``"left"`` calls the function with None where there is no row; ``"inner"`` does not call it.
-        refresh: how often to check a file for changes, and to read a database's table again.
+        Args:
+            table: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE``, ``postgresql://.../DATABASE/TABLE``.
+            key: the table's columns that identify a row.
+            by: the events' fields to look up by, if their names differ.
+            row: the type of a row; its fields are the columns that are read.
+            how: ``"left"`` calls the function with None where there is no row; ``"inner"`` does not call it.
+            refresh: how often to check a file for changes, and to read a database's table again.
 
-        Raises
-        ------
-        TopologyError: the table's address is not valid, or its key and the events' fields do not match.
+        Raises:
+            TopologyError: the table's address is not valid, or its key and the events' fields do not match.
 
-        Examples
-        --------
-        >>> from pathlib import Path
-        >>> from penstock import Event
-        >>> class Order(Event):
-        ...     customer: int
-        >>> class Customer(Event):
-        ...     id: int
-        ...     name: str
-        >>> class Named(Event):
-        ...     name: str
-        >>> app = App("orders")
-        >>> orders, named = app.source("Orders", Order), app.stream("Named", Named)
-        >>> @app.lookup(orders, "csv:customers.csv", key="id", by="customer", row=Customer, emits=named)
-        ... def name(order, customer):
-        ...     yield named(customer.name if customer else "somebody")
-        >>> app.topology().elements[0].note
-        'looks up csv:customers.csv, left'
+        Examples:
+            >>> from pathlib import Path
+            >>> from penstock import Event
+            >>> class Order(Event):
+            ...     customer: int
+            >>> class Customer(Event):
+            ...     id: int
+            ...     name: str
+            >>> class Named(Event):
+            ...     name: str
+            >>> app = App("orders")
+            >>> orders, named = app.source("Orders", Order), app.stream("Named", Named)
+            >>> @app.lookup(orders, "csv:customers.csv", key="id", by="customer", row=Customer, emits=named)
+            ... def name(order, customer):
+            ...     yield named(customer.name if customer else "somebody")
+            >>> app.topology().elements[0].note
+            'looks up csv:customers.csv, left'
         """
         columns = (key,) if isinstance(key, str) else tuple(key)
         fields = columns if by is None else (by,) if isinstance(by, str) else tuple(by)
@@ -594,40 +574,37 @@ class App:
     ) -> Callable[[Body], Body]:
         """Declare a processing element that finds sequences of a key's events: a function of one event for each step.
 
-        Parameters
-        ----------
-        then: the steps, each a function that returns whether an event fits; other events may lie between them.
-        without: a function that returns whether an event cancels the sequences that have begun.
-        within: the longest time from the first to the last event.
-        at: the field that holds the events' times; needed where the stream is not a source with an ``event_time``.
+        Args:
+            then: the steps, each a function that returns whether an event fits; other events may lie between them.
+            without: a function that returns whether an event cancels the sequences that have begun.
+            within: the longest time from the first to the last event.
+            at: the field that holds the events' times; needed where the stream is not a source with an ``event_time``.
 
-        Raises
-        ------
-        TopologyError: there are fewer than two steps, or ``within`` is zero.
+        Raises:
+            TopologyError: there are fewer than two steps, or ``within`` is zero.
 
-        Examples
-        --------
-        >>> from datetime import UTC, datetime, timedelta
-        >>> from penstock import Event
-        >>> class Login(Event):
-        ...     user: str
-        ...     right: bool
-        ...     time: datetime
-        >>> app = App("logins")
-        >>> logins = app.source("Logins", Login, event_time="time")
-        >>> guessed = app.stream("Guessed", Login)
-        >>> wrong, right = (lambda login: not login.right), (lambda login: login.right)
-        >>> @app.pattern(logins, key="user", then=[wrong, wrong, right], within="1 min", emits=guessed)
-        ... def guess(first, second, last):
-        ...     yield guessed(last.user, True, last.time)
-        >>> out = app.sink("Out", guessed)
-        >>> from penstock.testing import TopologyDriver
-        >>> driver = TopologyDriver(app)
-        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
-        >>> driver.batch({"Logins": [Login("ann", right, at(n)) for n, right in enumerate([False, False, True])]})
-        >>> driver.finish()
-        >>> [one.user for one in driver.output(out)]
-        ['ann']
+        Examples:
+            >>> from datetime import UTC, datetime, timedelta
+            >>> from penstock import Event
+            >>> class Login(Event):
+            ...     user: str
+            ...     right: bool
+            ...     time: datetime
+            >>> app = App("logins")
+            >>> logins = app.source("Logins", Login, event_time="time")
+            >>> guessed = app.stream("Guessed", Login)
+            >>> wrong, right = (lambda login: not login.right), (lambda login: login.right)
+            >>> @app.pattern(logins, key="user", then=[wrong, wrong, right], within="1 min", emits=guessed)
+            ... def guess(first, second, last):
+            ...     yield guessed(last.user, True, last.time)
+            >>> out = app.sink("Out", guessed)
+            >>> from penstock.testing import TopologyDriver
+            >>> driver = TopologyDriver(app)
+            >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+            >>> driver.batch({"Logins": [Login("ann", right, at(n)) for n, right in enumerate([False, False, True])]})
+            >>> driver.finish()
+            >>> [one.user for one in driver.output(out)]
+            ['ann']
         """
 
         def decorate(body: Body) -> Body:
@@ -653,32 +630,29 @@ class App:
     ) -> None:
         """Declare a processing element that drops an event if one of its key passed less than ``within`` before or after it.
 
-        Parameters
-        ----------
-        into: the stream of the events that pass; it carries the event type of ``inputs``.
-        at: the field that holds the events' times; needed where the stream is not a source with an ``event_time``.
+        Args:
+            into: the stream of the events that pass; it carries the event type of ``inputs``.
+            at: the field that holds the events' times; needed where the stream is not a source with an ``event_time``.
 
-        Raises
-        ------
-        TopologyError: ``within`` is zero, or the streams differ in their event type.
+        Raises:
+            TopologyError: ``within`` is zero, or the streams differ in their event type.
 
-        Examples
-        --------
-        >>> from datetime import UTC, datetime, timedelta
-        >>> from penstock import Event
-        >>> class Order(Event):
-        ...     number: int
-        ...     time: datetime
-        >>> app = App("orders")
-        >>> orders, once = app.source("Orders", Order, event_time="time"), app.stream("Once", Order)
-        >>> app.distinct(orders, key="number", within="1 h", into=once)
-        >>> out = app.sink("Out", once)
-        >>> from penstock.testing import TopologyDriver
-        >>> driver = TopologyDriver(app)
-        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
-        >>> driver.batch({"Orders": [Order(1, at(0)), Order(1, at(5)), Order(2, at(6))]})
-        >>> sorted(order.number for order in driver.output(out))
-        [1, 2]
+        Examples:
+            >>> from datetime import UTC, datetime, timedelta
+            >>> from penstock import Event
+            >>> class Order(Event):
+            ...     number: int
+            ...     time: datetime
+            >>> app = App("orders")
+            >>> orders, once = app.source("Orders", Order, event_time="time"), app.stream("Once", Order)
+            >>> app.distinct(orders, key="number", within="1 h", into=once)
+            >>> out = app.sink("Out", once)
+            >>> from penstock.testing import TopologyDriver
+            >>> driver = TopologyDriver(app)
+            >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+            >>> driver.batch({"Orders": [Order(1, at(0)), Order(1, at(5)), Order(2, at(6))]})
+            >>> sorted(order.number for order in driver.output(out))
+            [1, 2]
         """
         label = name or f"{into.name}Once"
         if into.event_type is not inputs.event_type:
@@ -732,31 +706,29 @@ class App:
         return None to emit nothing. Batches may be cut anywhere, so two in turn must give the same result as both in one. If
         the result has as many rows as there are events, or instances, each row is taken to descend from that at its position.
 
-        Parameters
-        ----------
-        key: field or fields whose values select the instance that gets an event.
-        state: the instances' fields, each with a default.
-        on_timer: a function of the states of the instances whose timers are due; its result is emitted, too.
-        timers: whether ``states.due`` is processing time or event time (the watermark).
-        expires: how long an instance is kept after its last event; after that, its key starts with fresh state.
+        Args:
+            key: field or fields whose values select the instance that gets an event.
+            state: the instances' fields, each with a default.
+            on_timer: a function of the states of the instances whose timers are due; its result is emitted, too.
+            timers: whether ``states.due`` is processing time or event time (the watermark).
+            expires: how long an instance is kept after its last event; after that, its key starts with fresh state.
 
-        Examples
-        --------
-        >>> import pyarrow.compute as pc
-        >>> from penstock import Event
-        >>> class Reading(Event):
-        ...     celsius: float
-        >>> app = App("warm")
-        >>> readings, warm = app.source("Readings", Reading), app.stream("Warm", Reading)
-        >>> @app.batch(readings, emits=warm)
-        ... def keep_warm(batch):
-        ...     return batch.filter(pc.greater(batch["celsius"], 20))
-        >>> out = app.sink("Out", warm)
-        >>> from penstock.testing import TopologyDriver
-        >>> driver = TopologyDriver(app)
-        >>> driver.batch({"Readings": [Reading(19.0), Reading(23.0)]})
-        >>> driver.output(out)
-        [Reading(celsius=23.0)]
+        Examples:
+            >>> import pyarrow.compute as pc
+            >>> from penstock import Event
+            >>> class Reading(Event):
+            ...     celsius: float
+            >>> app = App("warm")
+            >>> readings, warm = app.source("Readings", Reading), app.stream("Warm", Reading)
+            >>> @app.batch(readings, emits=warm)
+            ... def keep_warm(batch):
+            ...     return batch.filter(pc.greater(batch["celsius"], 20))
+            >>> out = app.sink("Out", warm)
+            >>> from penstock.testing import TopologyDriver
+            >>> driver = TopologyDriver(app)
+            >>> driver.batch({"Readings": [Reading(19.0), Reading(23.0)]})
+            >>> driver.output(out)
+            [Reading(celsius=23.0)]
         """
         return self._declare(
             "batch", inputs, emits, name=name, key=key, state=state, on_timer=on_timer, timers=timers, expires=expires
@@ -766,18 +738,17 @@ class App:
     def query(self, inputs: Streams, *, emits: Streams, name: str | None = None) -> Callable[[Body], Body]:
         """Declare a processing element in the query dialect: a function from Spark DataFrames to a DataFrame, planned by Spark.
 
-        Examples
-        --------
-        >>> from penstock import Event
-        >>> class Reading(Event):
-        ...     celsius: float
-        >>> app = App("warm")
-        >>> readings, warm = app.source("Readings", Reading), app.stream("Warm", Reading)
-        >>> @app.query(readings, emits=warm)
-        ... def keep_warm(frame):
-        ...     return frame.where("celsius > 20")
-        >>> app.topology().elements[0].dialect
-        'query'
+        Examples:
+            >>> from penstock import Event
+            >>> class Reading(Event):
+            ...     celsius: float
+            >>> app = App("warm")
+            >>> readings, warm = app.source("Readings", Reading), app.stream("Warm", Reading)
+            >>> @app.query(readings, emits=warm)
+            ... def keep_warm(frame):
+            ...     return frame.where("celsius > 20")
+            >>> app.topology().elements[0].dialect
+            'query'
         """
         return self._declare("query", inputs, emits, name=name)
 
@@ -791,15 +762,13 @@ class App:
     def topology(self) -> Topology:
         """Return the topology of all declarations, checked.
 
-        Raises
-        ------
-        TopologyError: the declarations do not fit together; the text says why, and how to mend it.
+        Raises:
+            TopologyError: the declarations do not fit together; the text says why, and how to mend it.
 
-        Examples
-        --------
-        >>> App("empty").topology()
-        Traceback (most recent call last):
-        penstock.errors.TopologyError: ...
+        Examples:
+            >>> App("empty").topology()
+            Traceback (most recent call last):
+            penstock.errors.TopologyError: ...
         """
         return Topology(self.name, tuple(self._streams), tuple(self._elements), tuple(self._sinks))
 
@@ -814,9 +783,8 @@ class App:
 def _asks_for_query(what: str, dialect: str) -> bool:
     """Whether the dialect is the one that Spark plans.
 
-    Raises
-    ------
-    TopologyError: windows and joins cannot be declared in this dialect.
+    Raises:
+        TopologyError: windows and joins cannot be declared in this dialect.
     """
     if dialect not in get_args(WordsOf):
         raise TopologyError(f"{what}: dialect={dialect!r}; choose {', '.join(get_args(WordsOf))}.")
@@ -826,9 +794,8 @@ def _asks_for_query(what: str, dialect: str) -> bool:
 def _one_each(within: Interval | Sequence[Interval], rights: Sequence[Stream[Any]]) -> list[Interval]:
     """Return the interval of each right stream.
 
-    Raises
-    ------
-    TopologyError: there is no right stream, or the number of intervals is neither one nor that of the streams.
+    Raises:
+        TopologyError: there is no right stream, or the number of intervals is neither one nor that of the streams.
     """
     if not rights:
         raise TopologyError("A join has no stream on its right: name one, or several in a list.")

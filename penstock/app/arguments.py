@@ -29,13 +29,11 @@ WORDS = {
 def checked(*later: str) -> Callable[[Call], Call]:
     """Decorate a call to refuse arguments that do not fit its annotations. The call's own `PenstockError` takes precedence.
 
-    Parameters
-    ----------
-    later: names of arguments that are not checked here, since the call checks them once the element's name is known.
+    Args:
+        later: names of arguments that are not checked here, since the call checks them once the element's name is known.
 
-    Raises
-    ------
-    TopologyError: names the call, the argument, its value, and what is allowed.
+    Raises:
+        TopologyError: names the call, the argument, its value, and what is allowed.
     """
 
     def decorate(call: Call) -> Call:

@@ -21,9 +21,8 @@ def framed(page: str) -> str:
 def rounded(value: float) -> str:
     """Return a figure with the digits that count: 1,006 and 12, but 2.5 and 0.017.
 
-    Examples
-    --------
-    >>> rounded(1005.7), rounded(0.0166)
-    ('1,006', '0.017')
+    Examples:
+        >>> rounded(1005.7), rounded(0.0166)
+        ('1,006', '0.017')
     """
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

@@ -28,13 +28,11 @@ Duration = str | float | int | timedelta
 def seconds(duration: Duration) -> float:
     """Return a duration in seconds.
 
-    Parameters
-    ----------
-    duration: a number of seconds, a ``timedelta``, or text such as ``"250 ms"`` or ``"1 hour"``.
+    Args:
+        duration: a number of seconds, a ``timedelta``, or text such as ``"250 ms"`` or ``"1 hour"``.
 
-    Raises
-    ------
-    ConfigurationError: the text is not a number and a unit, or the duration is negative.
+    Raises:
+        ConfigurationError: the text is not a number and a unit, or the duration is negative.
     """
     if isinstance(duration, timedelta):
         value = duration.total_seconds()

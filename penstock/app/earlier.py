@@ -25,11 +25,13 @@ OWN_CLASS = "a class of its own"
 class EarlierForm(msgspec.Struct, frozen=True):
     """How to read instances stored in one earlier shape.
 
-    Parameters
-    ----------
-    fields: the stored fields, in order. by_place: whether the state is stored as a list of values, without names.
-    fitting: the fields that the current class also has, and can read. whole: whether the shape equals the current one.
-    tag: the field that held the class's tag, if it had one. omitted: defaults, as MessagePack, that stored values leave out.
+    Args:
+        fields: the stored fields, in order.
+        by_place: whether the state is stored as a list of values, without names.
+        fitting: the fields that the current class also has, and can read.
+        whole: whether the shape equals the current one.
+        tag: the field that held the class's tag, if it had one.
+        omitted: defaults, as MessagePack, that stored values leave out.
     """
 
     fields: tuple[str, ...]

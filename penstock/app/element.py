@@ -138,12 +138,12 @@ class ProcessingElement(msgspec.Struct, dict=True):
 
         It is called for each instance when that is first used, so keep it in the class as long as the run goes on.
 
-        Parameters
-        ----------
-        old: the stored fields by their stored names (with ``rename=``, the encoded ones), whichever version stored them. Fields
-            that this class also has, and can read, have its types. The others are as in MessagePack: texts for decimals, UUIDs
-            and durations, lists for sets and tuples, dicts for events. A field that cannot be decoded without its type (a dict
-            whose keys are events) is absent. Such plain values may be put into fields: they are read as the field's type.
+        Args:
+            old: the stored fields by their stored names (with ``rename=``, the encoded ones), whichever version stored them.
+                Fields that this class also has, and can read, have its types. The others are as in MessagePack: texts for
+                decimals, UUIDs and durations, lists for sets and tuples, dicts for events. A field that cannot be decoded
+                without its type (a dict whose keys are events) is absent. Such plain values may be put into fields: they are
+                read as the field's type.
         """
         raise NotImplementedError
 
@@ -253,9 +253,8 @@ class Element:
     def prepare(self) -> None:
         """Prepare the body before a run, and before the events of a micro-batch: a lookup reads its static table.
 
-        Raises
-        ------
-        SourceError: the table cannot be read.
+        Raises:
+            SourceError: the table cannot be read.
         """
         if self.prototype is None and isinstance(self.body, Prepared):
             self.body.prepare()
@@ -407,9 +406,8 @@ def _check_hooks(element: Element) -> None:
 def refuse_migrate(name: str, body: type[ProcessingElement], what: str) -> None:
     """Refuse a class that has a ``migrate`` which would never be called.
 
-    Raises
-    ------
-    TopologyError: names the element.
+    Raises:
+        TopologyError: names the element.
     """
     if overrides(body, "migrate"):
         raise TopologyError(f"Element {name} has migrate, which would never be called: {what} is kept as it is; leave it out.")
@@ -418,9 +416,8 @@ def refuse_migrate(name: str, body: type[ProcessingElement], what: str) -> None:
 def check_cases(element: Element) -> None:
     """Refuse fields whose names differ only in case, in an element that Spark plans: it does not tell them apart.
 
-    Raises
-    ------
-    TopologyError: names the element and the fields.
+    Raises:
+        TopologyError: names the element and the fields.
     """
     for stream in (*element.inputs, *element.emits):
         by_case: dict[str, str] = {}
@@ -450,9 +447,8 @@ def _handed(element: Element) -> tuple[int, str]:
 def check_methods(name: str, prototype: type[ProcessingElement], hooks: Sequence[str]) -> None:
     """Refuse a method whose name looks like that of a hook, but is not one of the given hooks.
 
-    Raises
-    ------
-    TopologyError: names the element and the method.
+    Raises:
+        TopologyError: names the element and the method.
     """
     for method in vars(prototype):
         if method in WINDOW_HOOKS[2:4] and method not in hooks:
@@ -468,9 +464,8 @@ def check_methods(name: str, prototype: type[ProcessingElement], hooks: Sequence
 def check_state(element: Element) -> None:
     """Refuse a prototype whose state could not be stored and read back.
 
-    Raises
-    ------
-    StateError: names the element and the field.
+    Raises:
+        StateError: names the element and the field.
     """
     prototype = element.prototype
     if prototype is None:

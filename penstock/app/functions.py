@@ -16,13 +16,13 @@ def is_asynchronous(function: Any) -> bool:
 def check_function(function: Any, given: int, what: str, mend: str, *, awaited: bool = False) -> None:
     """Check that a function can be called with a number of arguments, and is not asynchronous by mistake.
 
-    Parameters
-    ----------
-    given: the number of arguments. what, mend: the message's subject and advice. awaited: whether it may be asynchronous.
+    Args:
+        given: the number of arguments.
+        what, mend: the message's subject and advice.
+        awaited: whether it may be asynchronous.
 
-    Raises
-    ------
-    TopologyError: the function cannot be called so, or is asynchronous where nothing awaits it.
+    Raises:
+        TopologyError: the function cannot be called so, or is asynchronous where nothing awaits it.
     """
     if not callable(function):
         raise TopologyError(f"{what} is {function!r}, which cannot be called: {mend}.")
@@ -41,9 +41,8 @@ def check_function(function: Any, given: int, what: str, mend: str, *, awaited: 
 def check_plain_function(function: Callable[..., Any], given: int, what: str, mend: str) -> None:
     """Check a function as `check_function` does, and that it returns a value.
 
-    Raises
-    ------
-    TopologyError: as `check_function`; or the function yields: the generator that it returns would always count as true.
+    Raises:
+        TopologyError: as `check_function`; or the function yields: the generator that it returns would always count as true.
     """
     check_function(function, given, what, mend)
     if inspect.isgeneratorfunction(function):

@@ -123,9 +123,8 @@ class Joining(Stepwise):
     def _check_room(self) -> None:
         """Refuse another event if ``max_held`` events are held already.
 
-        Raises
-        ------
-        StateError: the limit is reached; the event becomes a dead letter.
+        Raises:
+            StateError: the limit is reached; the event becomes a dead letter.
         """
         if self.max_held is not None and (held := sum(map(len, self._lists()))) >= self.max_held:
             raise StateError(
@@ -359,13 +358,13 @@ def interval_join(
 ) -> type[IntervalJoin]:
     """Return the prototype of an interval join.
 
-    Parameters
-    ----------
-    streams, times: the left stream and the others, and the fields that hold their times. intervals: one for each of the others.
+    Args:
+        streams, times: the left stream and the others, and the fields that hold their times.
+        intervals: one for each of the others.
 
-    Raises
-    ------
-    TopologyError: an interval is not valid, two streams carry the same event type, or a full join has more than two streams.
+    Raises:
+        TopologyError: an interval is not valid, two streams carry the same event type, or a full join has more than two
+            streams.
     """
     check_how(name, how, ("inner", "left", "full") if len(streams) == 2 else ("inner", "left"))
     sides = tuple(
@@ -391,9 +390,8 @@ def latest_join(
 ) -> type[LatestJoin]:
     """Return the prototype of a join with the latest version.
 
-    Raises
-    ------
-    TopologyError: the streams carry the same event type, or ``how`` is "full".
+    Raises:
+        TopologyError: the streams carry the same event type, or ``how`` is "full".
     """
     check_how(name, how, ("inner", "left"))
     bound = None if within is None else round(seconds(within) * SECOND)
@@ -415,9 +413,8 @@ def latest_join(
 def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once]:
     """Return the prototype that removes duplicates.
 
-    Raises
-    ------
-    TopologyError: ``within`` is zero.
+    Raises:
+        TopologyError: ``within`` is zero.
     """
     bound = round(seconds(within) * SECOND)
     if not bound:
@@ -428,9 +425,8 @@ def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once
 def interval_of(name: str, within: Interval) -> tuple[int, int]:
     """Return the two ends of a join's interval, in microseconds.
 
-    Raises
-    ------
-    TopologyError: the first end is after the second.
+    Raises:
+        TopologyError: the first end is after the second.
     """
     lower, upper = map(_signed, within)
     if lower > upper:
@@ -500,9 +496,8 @@ def _joining(
 def check_how(name: str, how: str, allowed: tuple[str, ...]) -> None:
     """Refuse a kind of join that is not allowed.
 
-    Raises
-    ------
-    TopologyError: names the allowed kinds.
+    Raises:
+        TopologyError: names the allowed kinds.
     """
     if how not in allowed:
         raise TopologyError(f"Join {name}: how={how!r}; choose {', '.join(allowed)}.")

@@ -62,14 +62,12 @@ def load_app(
 
     The file's directory is put on the import path, so that it may import its neighbours.
 
-    Parameters
-    ----------
-    options: the command's options, to suggest one for a misspelt parameter.
+    Args:
+        options: the command's options, to suggest one for a misspelt parameter.
 
-    Raises
-    ------
-    ApplicationNotFoundError: there is no such file, it cannot be loaded, or it does not hold exactly one `App`.
-    ConfigurationError: the application lacks a given parameter, or another module has the file's name.
+    Raises:
+        ApplicationNotFoundError: there is no such file, it cannot be loaded, or it does not hold exactly one `App`.
+        ConfigurationError: the application lacks a given parameter, or another module has the file's name.
     """
     file, _, wanted = str(path).partition(":")
     source = Path(file).resolve()
@@ -132,9 +130,8 @@ def find_app(module: Any, name: str = "") -> App:
 def reference(app: App) -> AppReference:
     """Return a reference to an application that was imported rather than loaded from a file.
 
-    Raises
-    ------
-    ApplicationNotFoundError: the application is not a variable of an importable module.
+    Raises:
+        ApplicationNotFoundError: the application is not a variable of an importable module.
     """
     for module in list(sys.modules.values()):
         if module is not None and getattr(module, "__name__", "__main__") != "__main__":

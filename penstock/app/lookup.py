@@ -14,10 +14,10 @@ from penstock.kinds.event import Event, field_types
 class Lookup:
     """A body that calls a function for each event, with the table's row for the event's key, or None.
 
-    Parameters
-    ----------
-    pair: the function of an event and a row. fields: the event's fields whose values identify the row.
-    how: ``"inner"`` skips events without a row.
+    Args:
+        pair: the function of an event and a row.
+        fields: the event's fields whose values identify the row.
+        how: ``"inner"`` skips events without a row.
     """
 
     def __init__(self, pair: Any, table: Table, fields: Sequence[str], how: Literal["left", "inner"]) -> None:
@@ -29,9 +29,8 @@ class Lookup:
     def prepare(self) -> None:
         """Read the table again, before the events of a micro-batch, if it has changed.
 
-        Raises
-        ------
-        SourceError: the table cannot be read.
+        Raises:
+            SourceError: the table cannot be read.
         """
         self.table.follow()
 
@@ -43,9 +42,8 @@ class Lookup:
 def check_fields(name: str, stream: Stream[Any], fields: Sequence[str], table: Table, how: str) -> None:
     """Check that the events of a stream can be looked up in a table.
 
-    Raises
-    ------
-    TopologyError: the events lack a field, a field's type differs from that of its column, or ``how`` is not valid.
+    Raises:
+        TopologyError: the events lack a field, a field's type differs from that of its column, or ``how`` is not valid.
     """
     if how not in ("left", "inner"):
         raise TopologyError(f"Element {name}: how={how!r}; choose left, inner.")

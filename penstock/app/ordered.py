@@ -58,9 +58,8 @@ class Ordered(Stepwise):
     def on_event(self, event: Any) -> None:
         """Hold the event until the watermark has passed it.
 
-        Raises
-        ------
-        LateEventError: later events have been processed already.
+        Raises:
+            LateEventError: later events have been processed already.
         """
         name, time_of = self.times[type(event)]
         time = microseconds(time_of(event))
@@ -149,13 +148,11 @@ class Ordered(Stepwise):
 def in_order(element: Element, fields: Sequence[str]) -> Element:
     """Return an element that processes the events of the given one in the order of their times.
 
-    Parameters
-    ----------
-    fields: the fields that hold the times, one for each input.
+    Args:
+        fields: the fields that hold the times, one for each input.
 
-    Raises
-    ------
-    TopologyError: the element has no key, emits once per micro-batch, or has two inputs of the same event type.
+    Raises:
+        TopologyError: the element has no key, emits once per micro-batch, or has two inputs of the same event type.
     """
     prototype = element.prototype
     if prototype is None or not element.keyed:

@@ -27,9 +27,8 @@ class Parameter:
     def read(self, text: str | None) -> Any:
         """Return the value for the text that the run gives, or the default for None.
 
-        Raises
-        ------
-        ConfigurationError: the text is not of the default's type, or not among the choices.
+        Raises:
+            ConfigurationError: the text is not of the default's type, or not among the choices.
         """
         value = self.default if text is None else self._convert(parameter_of(self.name, text))
         if self.choices and value not in self.choices:

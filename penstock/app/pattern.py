@@ -96,9 +96,8 @@ def matching(
 ) -> type[Matching]:
     """Return the prototype of a pattern.
 
-    Raises
-    ------
-    TopologyError: there are fewer than two steps, a step is not a plain function, or ``within`` is zero.
+    Raises:
+        TopologyError: there are fewer than two steps, a step is not a plain function, or ``within`` is zero.
     """
     span = round(seconds(within) * SECOND)
     if (

@@ -20,9 +20,9 @@ WordsOf = Literal["event", "query"]
 class WindowQuery:
     """An aggregation that Spark plans: it reduces the events of each window of a key to a row.
 
-    Parameters
-    ----------
-    planned: the windows in Spark's terms. spans: which of ``start`` and ``end`` the result has.
+    Args:
+        planned: the windows in Spark's terms.
+        spans: which of ``start`` and ``end`` the result has.
     """
 
     time: EventTime
@@ -37,10 +37,10 @@ class WindowQuery:
 class JoinQuery:
     """A join that Spark plans: pairs of rows with equal keys, where the right one lies within an interval around the left one.
 
-    Parameters
-    ----------
-    times: the event times of both sides. lower, upper: the interval, in microseconds.
-    pair: makes the columns of a result, by name, from the columns of both sides.
+    Args:
+        times: the event times of both sides.
+        lower, upper: the interval, in microseconds.
+        pair: makes the columns of a result, by name, from the columns of both sides.
     """
 
     times: tuple[EventTime, EventTime]
@@ -62,10 +62,9 @@ def window_query(
 ) -> Element:
     """Return an aggregation that Spark plans; the caller has checked the arguments that concern every dialect.
 
-    Raises
-    ------
-    TopologyError: Spark lacks the window or the reducer, or treats late events in another way; or the source has no event time,
-        or does not drop late events.
+    Raises:
+        TopologyError: Spark lacks the window or the reducer, or treats late events in another way; or the source has no event
+            time, or does not drop late events.
     """
     event_dialect = "leave out dialect='query', for the event dialect has it"
     planned = window.planned()
@@ -101,10 +100,9 @@ def join_query(
 ) -> Element:
     """Return a join that Spark plans.
 
-    Raises
-    ------
-    TopologyError: it emits into several streams; or a side is not a source with an event time, does not drop late events, or
-        lacks a field of the key.
+    Raises:
+        TopologyError: it emits into several streams; or a side is not a source with an event time, does not drop late events,
+            or lacks a field of the key.
     """
     streams = (emits,) if isinstance(emits, Stream) else tuple(emits)
     if len(streams) != 1:

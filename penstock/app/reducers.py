@@ -45,9 +45,8 @@ class _Both:
 class Reducer(ABC, Generic[State]):
     """Base of reducers: the operations that `App.aggregate` needs.
 
-    Parameters
-    ----------
-    field: the events' field that is read; None for the whole event.
+    Args:
+        field: the events' field that is read; None for the whole event.
     """
 
     def __init__(self, field: str | None = None) -> None:
@@ -95,9 +94,8 @@ class Reducer(ABC, Generic[State]):
     def value_type(self, event: type[Event]) -> Any:
         """Return the type of the field that is read, or the event type itself.
 
-        Raises
-        ------
-        TopologyError: the event type has no such field.
+        Raises:
+            TopologyError: the event type has no such field.
         """
         if self.field is None:
             return event
@@ -268,9 +266,9 @@ class last(_Timed):
 class top(Reducer[list[Any]]):
     """The n events with the greatest values of a field, the greatest first. NaN is the greatest; None is left out.
 
-    Parameters
-    ----------
-    n: the number of events. by: the field.
+    Args:
+        n: the number of events.
+        by: the field.
     """
 
     @checked()
@@ -340,9 +338,8 @@ class approx_distinct(Reducer[bytes]):
     It is exact up to some hundred values; beyond, the standard error is 1.6% (HyperLogLog with 4,096 registers; Flajolet et
     al., AofA 2007, as implemented by DataSketches). It needs the extra ``sketches``.
 
-    Raises
-    ------
-    MissingExtraError: the extra is not installed.
+    Raises:
+        MissingExtraError: the extra is not installed.
     """
 
     @checked()
@@ -408,11 +405,12 @@ class collect(Reducer[list[Any]]):
 class fold(Reducer[Any]):
     """A reducer by the user's own function.
 
-    Parameters
-    ----------
-    initial: the state before any event; it is copied for each window. step: a function of state and event that returns a state.
-    merge: a function that merges the states of two parts; needed where windows share parts, or sessions join.
-    kind: the state's type, as ``list[Decimal]``; by default the type of ``initial``, which lacks the types of a list's items.
+    Args:
+        initial: the state before any event; it is copied for each window.
+        step: a function of state and event that returns a state.
+        merge: a function that merges the states of two parts; needed where windows share parts, or sessions join.
+        kind: the state's type, as ``list[Decimal]``; by default the type of ``initial``, which lacks the types of a list's
+            items.
     """
 
     @checked()

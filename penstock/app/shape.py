@@ -93,9 +93,8 @@ def words(shape: Shape) -> str:
 def misfit(old: Shape, new: Shape, at: str) -> str | None:
     """Return why stored values of the shape ``old`` cannot be read as ``new``, in words; None if they can.
 
-    Parameters
-    ----------
-    at: the subject of the sentence, which names the values.
+    Args:
+        at: the subject of the sentence, which names the values.
     """
     if is_same(old, new):
         return None

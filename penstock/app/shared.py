@@ -28,9 +28,8 @@ def shared(make: Callable[[], AsyncIterator[Thing]]) -> Callable[[], Awaitable[T
     >>> asyncio.run(numbers())
     [1, 2, 3]
 
-    Raises
-    ------
-    TopologyError: the function is not an async generator.
+    Raises:
+        TopologyError: the function is not an async generator.
     """
     if not isasyncgenfunction(make):
         raise TopologyError("shared decorates an async generator: write async def, and yield what is shared.")

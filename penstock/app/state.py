@@ -31,9 +31,8 @@ Schema = dict[str, Any]
 def describe_state(topology: Topology, stored: dict[str, Schema] | None = None) -> dict[str, Schema]:
     """Return the schema of each element that keeps state, by the element's name.
 
-    Parameters
-    ----------
-    stored: the schemas of a run to resume; an element with ``migrate`` may read state in its earlier shapes.
+    Args:
+        stored: the schemas of a run to resume; an element with ``migrate`` may read state in its earlier shapes.
     """
     schemas: dict[str, Schema] = {}
     for element in topology.elements:
@@ -52,9 +51,8 @@ def check_state_fits(stored: dict[str, Schema], present: dict[str, Schema]) -> N
 
     A table in ``docs/how-to/failures.md`` has the rules.
 
-    Raises
-    ------
-    IncompatibleStateError: names the element, the old and the new form of what has changed, and how to mend it.
+    Raises:
+        IncompatibleStateError: names the element, the old and the new form of what has changed, and how to mend it.
     """
     for name, old in stored.items():
         new = present.get(name)

@@ -27,12 +27,11 @@ class States:
     and bytes. Change the arrays in place, or assign others of the same length. Whole numbers beyond 64 bits wrap around, as in
     NumPy.
 
-    Attributes
-    ----------
-    keys: the instances' keys: a record batch with a column for each field of the key.
-    due: when each instance's timer fires, ``datetime64[us]``; NaT where it has none.
-    now: the micro-batch's processing time, ``datetime64[us]``; unchanged when the micro-batch is replayed after a crash.
-    watermark: the event time before which no more events are expected, ``datetime64[us]``; NaT before the first event.
+    Attributes:
+        keys: the instances' keys: a record batch with a column for each field of the key.
+        due: when each instance's timer fires, ``datetime64[us]``; NaT where it has none.
+        now: the micro-batch's processing time, ``datetime64[us]``; unchanged when the micro-batch is replayed after a crash.
+        watermark: the event time before which no more events are expected, ``datetime64[us]``; NaT before the first event.
     """
 
     keys: "pa.RecordBatch"
@@ -74,9 +73,9 @@ def array_kind(annotation: Any) -> Kind | None:
 def check_states(element: "Element") -> None:
     """Check that a keyed element of the batch dialect has state that columns can hold, and a keyless one has no state.
 
-    Raises
-    ------
-    TopologyError: key, state and timers do not fit together. StateError: names the field that no array can hold.
+    Raises:
+        TopologyError: key, state and timers do not fit together.
+        StateError: names the field that no array can hold.
     """
     name, state = element.name, element.state
     if element.keyed != (state is not None):

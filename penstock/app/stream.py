@@ -106,11 +106,10 @@ class Source(Stream[E]):
 class Sink:
     """The place where the events of a stream leave the application.
 
-    Parameters
-    ----------
-    uri: where to write; the run may override it.
-    key: the fields by whose values the last event is looked up, or upserted in a table.
-    hop: whether this is not a declared sink, but the way of a stream to another group of elements.
+    Args:
+        uri: where to write; the run may override it.
+        key: the fields by whose values the last event is looked up, or upserted in a table.
+        hop: whether this is not a declared sink, but the way of a stream to another group of elements.
     """
 
     name: str

@@ -27,17 +27,15 @@ FILES = FORMATS[:3]
 class Table:
     """The rows of a static table, by key.
 
-    Parameters
-    ----------
-    uri: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE`` or ``postgresql://.../DATABASE/TABLE``; a plain
-        file path works, too, if its suffix names the format.
-    row: the type of a row; its fields are the columns.
-    key: the fields that identify a row.
-    refresh: how often to check a file for changes, and to read a database's table again.
+    Args:
+        uri: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE`` or ``postgresql://.../DATABASE/TABLE``; a
+            plain file path works, too, if its suffix names the format.
+        row: the type of a row; its fields are the columns.
+        key: the fields that identify a row.
+        refresh: how often to check a file for changes, and to read a database's table again.
 
-    Raises
-    ------
-    TopologyError: the address is not understood, or the rows lack a field of the key.
+    Raises:
+        TopologyError: the address is not understood, or the rows lack a field of the key.
     """
 
     def __init__(self, uri: str, row: type[Event], key: Sequence[str], refresh: Duration) -> None:
@@ -66,9 +64,8 @@ class Table:
     def follow(self) -> None:
         """Read the table, unless it was checked within ``refresh`` or has not changed.
 
-        Raises
-        ------
-        SourceError: the table cannot be read, a row does not fit its type, or two rows have the same key.
+        Raises:
+            SourceError: the table cannot be read, a row does not fit its type, or two rows have the same key.
         """
         now = time.monotonic()
         if self._looked is not None and now - self._looked < self._refresh:

@@ -19,10 +19,9 @@ from penstock.kinds.event import field_types
 class Topology:
     """Sources, streams, elements and sinks that fit together.
 
-    Raises
-    ------
-    TopologyError: for example two elements of one name, a stream that nothing feeds, or a key that is not a field.
-    CyclicTopologyError: the elements form a cycle; the text names them.
+    Raises:
+        TopologyError: for example two elements of one name, a stream that nothing feeds, or a key that is not a field.
+        CyclicTopologyError: the elements form a cycle; the text names them.
     """
 
     application: str
@@ -115,11 +114,10 @@ class Topology:
     def subset(self, names: Iterable[str], hops: Iterable[str], sources: Iterable[str]) -> "Topology":
         """Return the part of this topology that consists of some of its elements.
 
-        Parameters
-        ----------
-        names: the elements of the part.
-        hops: streams of the part that another part consumes; each gets a sink of its name that is a hop.
-        sources: the sources that the part reads itself, or counts.
+        Args:
+            names: the elements of the part.
+            hops: streams of the part that another part consumes; each gets a sink of its name that is a hop.
+            sources: the sources that the part reads itself, or counts.
 
         A stream that another part produces or reads becomes a source of this part.
         """

@@ -43,16 +43,16 @@ _encode = json_encoder().encode
 class Auditor:
     """Audits one run, without writing anything.
 
-    Parameters
-    ----------
-    run: the run's directory. app, reference: its application. sources, sinks: URIs by name, as given when the run was started.
-    since: seconds since the epoch; results committed earlier may be missing from the sinks.
-    sample: which rows are compared. The elements run on all events.
-    advance: called with the number of micro-batches done, their total, and the present step in words.
+    Args:
+        run: the run's directory.
+        app, reference: its application.
+        sources, sinks: URIs by name, as given when the run was started.
+        since: seconds since the epoch; results committed earlier may be missing from the sinks.
+        sample: which rows are compared. The elements run on all events.
+        advance: called with the number of micro-batches done, their total, and the present step in words.
 
-    Raises
-    ------
-    PenstockError: the directory holds no run, or a source or a sink cannot be bound.
+    Raises:
+        PenstockError: the directory holds no run, or a source or a sink cannot be bound.
     """
 
     def __init__(

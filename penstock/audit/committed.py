@@ -33,11 +33,10 @@ class KnownPosition(Position):
 class Microbatch:
     """A committed micro-batch; or several consecutive ones as one, where their division is no longer known.
 
-    Parameters
-    ----------
-    positions: by source, the positions between which it was read.
-    now: the processing time in seconds since the epoch; None where unknown.
-    watermark: the watermark in seconds since the epoch; None where there was none yet, or it is unknown.
+    Args:
+        positions: by source, the positions between which it was read.
+        now: the processing time in seconds since the epoch; None where unknown.
+        watermark: the watermark in seconds since the epoch; None where there was none yet, or it is unknown.
     """
 
     number: int
@@ -49,9 +48,9 @@ class Microbatch:
 class Committed:
     """The committed micro-batches of one group.
 
-    Parameters
-    ----------
-    group: the group's full name. sources: the external sources that it reads.
+    Args:
+        group: the group's full name.
+        sources: the external sources that it reads.
     """
 
     def __init__(self, run: Path, manifest: Manifest, group: str, sources: list[str]) -> None:

@@ -28,10 +28,10 @@ Origin = tuple[int, int]
 class ExpectedRow(NamedTuple):
     """A row that a sink should hold.
 
-    Parameters
-    ----------
-    same: its identity: bytes that are equal if and only if the events are.
-    origin: the source event that caused it; None where no single event did. batch: the number of its micro-batch.
+    Args:
+        same: its identity: bytes that are equal if and only if the events are.
+        origin: the source event that caused it; None where no single event did.
+        batch: the number of its micro-batch.
     """
 
     same: bytes
@@ -97,10 +97,10 @@ class _Replayed(Attempt):
 class Replay(TopologyDriver):
     """Replays micro-batches in memory.
 
-    Parameters
-    ----------
-    sources: the sources, by name. layout: the layout of the run, on which the order of some events depends.
-    keeps: whether a result is to be compared, given its sink's label and the event.
+    Args:
+        sources: the sources, by name.
+        layout: the layout of the run, on which the order of some events depends.
+        keeps: whether a result is to be compared, given its sink's label and the event.
     """
 
     def __init__(self, app: App, sources: dict[str, BoundSource], layout: Layout, keeps: Callable[[str, Any], bool]) -> None:
@@ -116,9 +116,8 @@ class Replay(TopologyDriver):
     ) -> None:
         """Run a micro-batch.
 
-        Parameters
-        ----------
-        told: whether ``watermark`` is the run's own; otherwise the driver computes the watermark.
+        Args:
+            told: whether ``watermark`` is the run's own; otherwise the driver computes the watermark.
         """
         if now is not None:
             self.now = datetime.fromtimestamp(now, UTC)

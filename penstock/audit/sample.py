@@ -14,13 +14,11 @@ class RowSample:
 
     A row that a sink should hold and an equal one that it does hold are both chosen, or neither is.
 
-    Parameters
-    ----------
-    share: of the rows, or keys, to compare; above 0, at most 1.
+    Args:
+        share: of the rows, or keys, to compare; above 0, at most 1.
 
-    Raises
-    ------
-    ConfigurationError: the share is out of its range.
+    Raises:
+        ConfigurationError: the share is out of its range.
     """
 
     def __init__(self, share: float = 1.0) -> None:

@@ -13,11 +13,11 @@ EXAMPLES = 5
 class RowExample(msgspec.Struct):
     """An example of a wrong row.
 
-    Parameters
-    ----------
-    row: the row that the sink holds, or should hold. times: how many are too many, or missing.
-    batch: the micro-batch that emitted it; None where unknown. input: the source event that caused it; None where no single one
-        did.
+    Args:
+        row: the row that the sink holds, or should hold.
+        times: how many are too many, or missing.
+        batch: the micro-batch that emitted it; None where unknown.
+        input: the source event that caused it; None where no single one did.
     """
 
     row: Any
@@ -29,11 +29,14 @@ class RowExample(msgspec.Struct):
 class SinkAudit(msgspec.Struct):
     """A sink compared with the results that the run's input should give. All figures count rows.
 
-    Parameters
-    ----------
-    expected: results of the input. held: rows in the sink.
-    missing: expected rows that the sink lacks. doubled: surplus copies of expected rows. strange: rows that no input gives.
-    unknown: why the sink cannot be judged; empty if it can. by_key: whether only the last row of each key was compared.
+    Args:
+        expected: results of the input.
+        held: rows in the sink.
+        missing: expected rows that the sink lacks.
+        doubled: surplus copies of expected rows.
+        strange: rows that no input gives.
+        unknown: why the sink cannot be judged; empty if it can.
+        by_key: whether only the last row of each key was compared.
     """
 
     place: str
@@ -50,9 +53,10 @@ class SinkAudit(msgspec.Struct):
 class SourceAudit(msgspec.Struct):
     """A source compared with the counts of the run.
 
-    Parameters
-    ----------
-    read: rows read again. accepted: events in these rows. counted: events that the run counted in committed micro-batches.
+    Args:
+        read: rows read again.
+        accepted: events in these rows.
+        counted: events that the run counted in committed micro-batches.
     """
 
     read: int
@@ -63,12 +67,11 @@ class SourceAudit(msgspec.Struct):
 class Audit(msgspec.Struct):
     """The result of the audit of a run.
 
-    Parameters
-    ----------
-    dead_letters: by place of the failure, how many dead letters only the replay (missing) or only the run (strange) has.
-    unknown: why nothing, or not everything, can be judged.
-    share: of the rows, or of the keys, that were compared.
-    exact: whether each micro-batch was replayed exactly; otherwise of momentary rows only the last of each key is compared.
+    Args:
+        dead_letters: by place of the failure, how many dead letters only the replay (missing) or only the run (strange) has.
+        unknown: why nothing, or not everything, can be judged.
+        share: of the rows, or of the keys, that were compared.
+        exact: whether each micro-batch was replayed exactly; otherwise of momentary rows only the last of each key is compared.
     """
 
     run: str

@@ -18,10 +18,9 @@ class Advance(Protocol):
 class Bar:
     """A progress bar, if standard error is a terminal: ``with Bar("jobs", ...) as advance: advance(done, total)``.
 
-    Parameters
-    ----------
-    what: the words before the bar.
-    columns: after the bar; ``{task.description}`` is the last note.
+    Args:
+        what: the words before the bar.
+        columns: after the bar; ``{task.description}`` is the last note.
     """
 
     def __init__(self, what: str, *columns: ProgressColumn) -> None:

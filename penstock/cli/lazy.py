@@ -13,10 +13,9 @@ from penstock.app.spelling import did_you_mean
 class LazyGroup(click.Group):
     """A group with one command per module of a package.
 
-    Parameters
-    ----------
-    package: its modules each contain a command of the module's name.
-    lines: a line of help for each command, by name; a test checks that the commands exist.
+    Args:
+        package: its modules each contain a command of the module's name.
+        lines: a line of help for each command, by name; a test checks that the commands exist.
     """
 
     def __init__(self, *arguments: Any, package: str, lines: Mapping[str, str], **options: Any) -> None:

@@ -8,9 +8,8 @@ from penstock.errors import SinkError
 def write_page(path: Path, html: str) -> None:
     """Write a page to a file.
 
-    Raises
-    ------
-    SinkError: the file cannot be written; names it.
+    Raises:
+        SinkError: the file cannot be written; names it.
     """
     try:
         path.write_text(html, "utf-8")

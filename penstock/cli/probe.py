@@ -46,9 +46,8 @@ def probed(
 ) -> tuple[str, ...]:
     """Run an application at three triggers; returns the directories of the runs.
 
-    Parameters
-    ----------
-    wanted: from the recordings of the first two probes, the trigger of the third in seconds; None if these do not tell.
+    Args:
+        wanted: from the recordings of the first two probes, the trigger of the third in seconds; None if these do not tell.
     """
     if len(apps) != 1 or not apps[0].endswith(".py"):
         raise ConfigurationError("--probe runs one application: give its file alone, as app.py --probe.")

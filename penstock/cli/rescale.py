@@ -88,9 +88,8 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
 def _last_start(run: Path) -> Start:
     """The last start of a run.
 
-    Raises
-    ------
-    SourceError: there is no such run, or it was never started.
+    Raises:
+        SourceError: there is no such run, or it was never started.
     """
     manifest_of(run)  # raises an error if it is no run
     start = last_start(run)

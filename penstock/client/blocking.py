@@ -28,14 +28,13 @@ from penstock.client.protocol import (
 class Client:
     """Sends events to an adapter, and receives results.
 
-    Parameters
-    ----------
-    url: the address of the adapter.
-    token: the token to send, if the adapter asks for one.
-    patience: seconds for which a request is retried while the adapter does not respond, or is overloaded.
-    timeout: seconds to wait for one response.
-    verify: a file of trusted certificates, or False to trust any.
-    transport: a replacement for the network, such as `MemoryTransport` for tests without a server.
+    Args:
+        url: the address of the adapter.
+        token: the token to send, if the adapter asks for one.
+        patience: seconds for which a request is retried while the adapter does not respond, or is overloaded.
+        timeout: seconds to wait for one response.
+        verify: a file of trusted certificates, or False to trust any.
+        transport: a replacement for the network, such as `MemoryTransport` for tests without a server.
     """
 
     def __init__(
@@ -64,14 +63,12 @@ class Client:
     def send(self, stream: str, events: Iterable[Event], *, key: str | None = None, id_field: str | None = None) -> Sent:
         """Send events, with retries, and return when the adapter has stored them durably.
 
-        Parameters
-        ----------
-        key: identifies these events, so that sending them again with it has no effect; random unless given.
-        id_field: the field that holds each event's own id, in place of ``key``.
+        Args:
+            key: identifies these events, so that sending them again with it has no effect; random unless given.
+            id_field: the field that holds each event's own id, in place of ``key``.
 
-        Raises
-        ------
-        RefusedError: the adapter refuses the request, or the patience is used up.
+        Raises:
+            RefusedError: the adapter refuses the request, or the patience is used up.
         """
         sent: Sent = self._drive(sending(Post(stream, events, key, id_field), self._patience))
         return sent
@@ -83,13 +80,11 @@ class Client:
     def receive(self, stream: str, offset: str | int = "latest") -> Iterator[Received]:
         """Yield the events of a result stream as they come, without end; after a broken connection it resumes where it was.
 
-        Parameters
-        ----------
-        offset: where to begin: a number, ``"earliest"``, or ``"latest"`` (only new events).
+        Args:
+            offset: where to begin: a number, ``"earliest"``, or ``"latest"`` (only new events).
 
-        Raises
-        ------
-        RefusedError: there is no such stream or offset, or the patience is used up.
+        Raises:
+            RefusedError: there is no such stream or offset, or the patience is used up.
         """
         subscription = Subscription(stream, offset, self._patience)
         while True:
@@ -109,9 +104,8 @@ class Client:
     def result(self, stream: str, *key: object) -> Any:
         """Return the last event of a key in a result stream, or None.
 
-        Raises
-        ------
-        RefusedError: the stream has no key.
+        Raises:
+            RefusedError: the stream has no key.
         """
         return self._drive(looking_up(stream, key))
 
@@ -137,12 +131,11 @@ class Producer:
 
     As a context manager, it sends the remaining events at the end of the block.
 
-    Parameters
-    ----------
-    batch_size, flush_timer: a batch is sent when it has so many events, or its first has waited so long (seconds).
-    waiting: how many events may wait in the queue; ``put`` blocks when it is full.
-    id_field: see `Client.send`.
-    rejected: called with each event that was rejected, and the reason.
+    Args:
+        batch_size, flush_timer: a batch is sent when it has so many events, or its first has waited so long (seconds).
+        waiting: how many events may wait in the queue; ``put`` blocks when it is full.
+        id_field: see `Client.send`.
+        rejected: called with each event that was rejected, and the reason.
     """
 
     def __init__(
@@ -176,9 +169,8 @@ class Producer:
     def put(self, event: Event) -> None:
         """Add an event to the queue; blocks only while the queue is full.
 
-        Raises
-        ------
-        RefusedError: an earlier batch could not be sent.
+        Raises:
+            RefusedError: an earlier batch could not be sent.
         """
         self._gathering.check()
         self._queue.put(event)
@@ -186,9 +178,8 @@ class Producer:
     def flush(self) -> None:
         """Wait until the adapter has stored all events durably.
 
-        Raises
-        ------
-        RefusedError: some events could not be sent.
+        Raises:
+            RefusedError: some events could not be sent.
         """
         self._queue.join()
         self._gathering.check()

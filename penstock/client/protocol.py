@@ -63,9 +63,8 @@ class Post:
     def read(self, response: httpx.Response, retries: int) -> Sent:
         """Return the outcome from a response.
 
-        Raises
-        ------
-        RefusedError: the request was refused, and a retry would not help.
+        Raises:
+            RefusedError: the request was refused, and a retry would not help.
         """
         if response.status_code not in (200, 422):
             raise refused(response)
@@ -77,9 +76,9 @@ class Post:
 class Patience:
     """Limits the time of retries, and sets the pauses between them.
 
-    Parameters
-    ----------
-    seconds: the time for all retries. now: the present time of a monotonic clock, in seconds.
+    Args:
+        seconds: the time for all retries.
+        now: the present time of a monotonic clock, in seconds.
     """
 
     def __init__(self, seconds: float, now: float) -> None:
@@ -89,9 +88,8 @@ class Patience:
     def pause(self, now: float, why: httpx.Response | httpx.TransportError) -> float:
         """Return the seconds to wait before a retry: doubled each time, or the server's Retry-After if longer, then randomized.
 
-        Raises
-        ------
-        RefusedError: the time for retries is over.
+        Raises:
+            RefusedError: the time for retries is over.
         """
         if now >= self._deadline:
             raise RefusedError(f"The adapter has not taken the events: {_reason(why)}", _status(why))
@@ -160,9 +158,8 @@ class Subscription:
     def opened(self, response: httpx.Response) -> Trouble | None:
         """Record the response to a connection; returns None if events follow, or the response if a retry may help.
 
-        Raises
-        ------
-        RefusedError: the request was refused, and a retry would not help.
+        Raises:
+            RefusedError: the request was refused, and a retry would not help.
         """
         if response.status_code in TRY_AGAIN:
             return response
@@ -186,10 +183,9 @@ class Subscription:
 class Gathering:
     """The state of a producer: totals over all its batches, and the failure that has ended it.
 
-    Parameters
-    ----------
-    batch_size, flush_timer: a batch is sent when it has so many events, or its first has waited so long (seconds).
-    rejected: called with each event that was rejected, and the reason.
+    Args:
+        batch_size, flush_timer: a batch is sent when it has so many events, or its first has waited so long (seconds).
+        rejected: called with each event that was rejected, and the reason.
     """
 
     def __init__(self, batch_size: int, flush_timer: float, rejected: Callable[[Event, str], None] | None) -> None:

@@ -36,9 +36,8 @@ class Admission:
     def of(cls, uri: Uri, options: Options) -> "Admission":
         """Return the admission that a URI's options set, with defaults for the others.
 
-        Raises
-        ------
-        ConfigurationError: the minimum is above the maximum.
+        Raises:
+            ConfigurationError: the minimum is above the maximum.
         """
         smallest, largest = options.get("min_rows", 1), options.get("max_rows", DEFAULT_MAX_ROWS)
         if smallest > largest:

@@ -31,11 +31,10 @@ def last_commit(checkpoint: Path) -> tuple[int, float] | None:
 class Position:
     """How far a query has read one of its sources.
 
-    Parameters
-    ----------
-    checkpoint: of the query.
-    number: of the source among those of the query.
-    batch: the last committed micro-batch, or None.
+    Args:
+        checkpoint: of the query.
+        number: of the source among those of the query.
+        batch: the last committed micro-batch, or None.
     """
 
     checkpoint: Path
@@ -77,10 +76,9 @@ class Position:
     def files(self, after: int = -1, known: dict[Path, Files] | None = None) -> Files:
         """Return the files that a file source has taken in, each with the log offset at which it did.
 
-        Parameters
-        ----------
-        after: return only files with a later log offset.
-        known: a cache of log entries, which never change; entries that this call reads are added.
+        Args:
+            after: return only files with a later log offset.
+            known: a cache of log entries, which never change; entries that this call reads are added.
         """
         files: Files = {}
         read = {} if known is None else known
@@ -131,11 +129,10 @@ def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -
 
     Spark notices some missing parts only in the middle of a run, and without others it silently reads its input again.
 
-    Parameters
-    ----------
-    last: the last committed batch.
-    sources: how many sources the query reads; Spark counts a source twice that is read twice, but keeps one log of it.
-    stateful: whether the query is known to keep state.
+    Args:
+        last: the last committed batch.
+        sources: how many sources the query reads; Spark counts a source twice that is read twice, but keeps one log of it.
+        stateful: whether the query is known to keep state.
     """
     # Spark restarts from the last two entries of its log of offsets, and needs the commit of one of them.
     entries = {log: set(batches(checkpoint, log)) for log in ("offsets", "commits")}

@@ -66,10 +66,9 @@ def one_of(*choices: str) -> OptionKind:
 class Option:
     """An option of a connector's URI.
 
-    Parameters
-    ----------
-    name: ``prefix.NAME`` stands for all options that begin with ``prefix.``.
-    help: one line for the table in the docs.
+    Args:
+        name: ``prefix.NAME`` stands for all options that begin with ``prefix.``.
+        help: one line for the table in the docs.
     """
 
     name: str
@@ -84,11 +83,10 @@ class Option:
 class Release(NamedTuple):
     """A version of an artifact.
 
-    Parameters
-    ----------
-    version: ``{spark}`` stands for the installed Spark's version, also in ``overridden``.
-    overridden: (group, artifact, version) of dependencies to use in place of the versions that the artifact asks for.
-    sparks: the minor versions of Spark that it is for, such as "4.1"; empty for all.
+    Args:
+        version: ``{spark}`` stands for the installed Spark's version, also in ``overridden``.
+        overridden: (group, artifact, version) of dependencies to use in place of the versions that the artifact asks for.
+        sparks: the minor versions of Spark that it is for, such as "4.1"; empty for all.
     """
 
     version: str
@@ -100,13 +98,12 @@ class Release(NamedTuple):
 class Jars:
     """An artifact on Maven Central that Spark needs for a connector, with its dependencies.
 
-    Parameters
-    ----------
-    versions: the most preferred first; some are for certain versions of Spark only.
-    excluded: (group, regular expression of artifacts) of dependencies to leave out, because Spark has them.
-    besides: (group, artifact, version) of further artifacts to fetch.
-    archive: the classifier of a tar.gz, if the artifact is a program to be unpacked and not jars; else empty.
-    provides: a class of the jars. A session that the user has started has them if it can load this class.
+    Args:
+        versions: the most preferred first; some are for certain versions of Spark only.
+        excluded: (group, regular expression of artifacts) of dependencies to leave out, because Spark has them.
+        besides: (group, artifact, version) of further artifacts to fetch.
+        archive: the classifier of a tar.gz, if the artifact is a program to be unpacked and not jars; else empty.
+        provides: a class of the jars. A session that the user has started has them if it can load this class.
     """
 
     group: str
@@ -126,13 +123,12 @@ Reach = Literal["anywhere", "shared disk", "one machine"]
 class Connector:
     """The base of the declarations of sources and of sinks.
 
-    Parameters
-    ----------
-    scheme: the scheme of its URIs.
-    place: the form of a URI after its scheme, such as ``HOST:PORT/TOPIC``; empty if nothing need follow.
-    help: one line for the table in the docs.
-    reach: where it works.
-    jars: artifacts that Spark needs besides its own jars.
+    Args:
+        scheme: the scheme of its URIs.
+        place: the form of a URI after its scheme, such as ``HOST:PORT/TOPIC``; empty if nothing need follow.
+        help: one line for the table in the docs.
+        reach: where it works.
+        jars: artifacts that Spark needs besides its own jars.
     """
 
     scheme: str
@@ -150,9 +146,8 @@ class Connector:
     def read(self, uri: Uri) -> Options:
         """Return a URI's options, parsed.
 
-        Raises
-        ------
-        ConfigurationError: an option is unknown or invalid, or the URI lacks a place. The text says what is allowed.
+        Raises:
+            ConfigurationError: an option is unknown or invalid, or the URI lacks a place. The text says what is allowed.
         """
         if self.place and not uri.place:
             raise ConfigurationError(f"'{uri}' names no place: write {self.form}.")
@@ -173,9 +168,8 @@ class Connector:
 class SourceContext:
     """The facts about a run that a source gets when it is bound.
 
-    Parameters
-    ----------
-    application: a reference by which other processes load the application; None if none will.
+    Args:
+        application: a reference by which other processes load the application; None if none will.
     """
 
     application: AppReference | None = None
@@ -185,9 +179,8 @@ class SourceContext:
 class SinkContext:
     """The facts about a run that a sink gets when it is bound.
 
-    Parameters
-    ----------
-    output: the sink's own directory, which driver and executors see: events are staged there, and it may write there.
+    Args:
+        output: the sink's own directory, which driver and executors see: events are staged there, and it may write there.
     """
 
     output: Path

@@ -17,10 +17,9 @@ MOST = 0.5
 class Waiting(NamedTuple):
     """Rows that were there when a micro-batch was planned, and that it left for later; at most, as offsets may have gaps.
 
-    Parameters
-    ----------
-    rows: in all.
-    partitions: rows by partition; empty if the source has none.
+    Args:
+        rows: in all.
+        partitions: rows by partition; empty if the source has none.
     """
 
     rows: int
@@ -68,9 +67,8 @@ def behind(end: Positions | None, latest: Positions | None) -> Waiting | None:
 def waiting_in(progress: Mapping[str, Any], sources: Iterable[str]) -> dict[str, Waiting]:
     """Return how many rows wait, by source, from a query's progress report. Sources whose offsets count no rows are left out.
 
-    Parameters
-    ----------
-    sources: the sources' names, in the order in which the query reads them.
+    Args:
+        sources: the sources' names, in the order in which the query reads them.
     """
     by_source = {}
     for name, source in zip(sources, progress.get("sources") or (), strict=False):

@@ -62,9 +62,8 @@ def connector(side: Side, scheme: str) -> Connector: ...
 def connector(side: Side, scheme: str) -> Any:
     """Return the connector of a scheme.
 
-    Raises
-    ------
-    ConfigurationError: there is none, or it cannot be loaded.
+    Raises:
+        ConfigurationError: there is none, or it cannot be loaded.
     """
     row = ROWS[side].get(scheme)
     if row is not None:
@@ -93,9 +92,8 @@ def schemes(side: Side) -> list[str]:
 def read_uri(text: str, side: Side) -> Uri:
     """Parse a URI whose scheme must be known. A bare path, or a URI of a store, gets the scheme of the files' format.
 
-    Raises
-    ------
-    ConfigurationError: the scheme is unknown.
+    Raises:
+        ConfigurationError: the scheme is unknown.
     """
     uri, known = Uri.parse(text), schemes(side)
     if not uri.scheme and uri.place in known and not connector(side, uri.place).place:
@@ -125,14 +123,12 @@ def is_gated(text: str) -> bool:
 def bind_source(source: Source[Any], given: str | None, context: SourceContext) -> BoundSource:
     """Bind a declared source: return the source that a run reads.
 
-    Parameters
-    ----------
-    given: a URI to use in place of the declared one.
+    Args:
+        given: a URI to use in place of the declared one.
 
-    Raises
-    ------
-    SourceError: there is no URI, or its place is missing or unreadable.
-    ConfigurationError: the URI is invalid.
+    Raises:
+        SourceError: there is no URI, or its place is missing or unreadable.
+        ConfigurationError: the URI is invalid.
     """
     wanted = given or source.uri
     if wanted is None:
@@ -152,14 +148,12 @@ def bind_source(source: Source[Any], given: str | None, context: SourceContext) 
 def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> dict[str, BoundSink]:
     """Bind declared sinks: return the sinks that a run writes, by name. Sinks without a URI write JSON Lines below ``output``.
 
-    Parameters
-    ----------
-    uris: URIs by sink's name, to use in place of the declared ones.
+    Args:
+        uris: URIs by sink's name, to use in place of the declared ones.
 
-    Raises
-    ------
-    ConfigurationError: a URI is invalid, or two sinks share a place.
-    SinkError: a place cannot be written.
+    Raises:
+        ConfigurationError: a URI is invalid, or two sinks share a place.
+        SinkError: a place cannot be written.
     """
     bound: dict[str, BoundSink] = {}
     owners: dict[str, str] = {}

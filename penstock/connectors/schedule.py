@@ -22,12 +22,11 @@ Times = NDArray[np.float64]
 class ArrivalSchedule:
     """Arrivals of a renewal process, reproducible from a seed. Times are in seconds after the start.
 
-    Parameters
-    ----------
-    rate: mean arrivals per second.
-    scv: squared coefficient of variation of the gaps: 0 constant, 1 Poisson, above 1 bursty
-        (a hyperexponential of two phases with balanced means).
-    count: how many events in all, or None for no end.
+    Args:
+        rate: mean arrivals per second.
+        scv: squared coefficient of variation of the gaps: 0 constant, 1 Poisson, above 1 bursty
+            (a hyperexponential of two phases with balanced means).
+        count: how many events in all, or None for no end.
     """
 
     rate: float
@@ -113,10 +112,9 @@ class RecordedSchedule:
 def schedule_of(uri: Uri, options: Options) -> ArrivalSchedule | RecordedSchedule:
     """Return the schedule that a generator's URI describes, as ``generator:poisson?rate=500&count=10000``.
 
-    Raises
-    ------
-    ConfigurationError: the kind is unknown, there is no rate, or ``scv`` is not above 1.
-    SourceError: the file of recorded times cannot be read.
+    Raises:
+        ConfigurationError: the kind is unknown, there is no rate, or ``scv`` is not above 1.
+        SourceError: the file of recorded times cannot be read.
     """
     if uri.place not in KINDS:
         raise ConfigurationError(f"{uri}: {uri.place!r} is no schedule; choose {', '.join(KINDS)}.")

@@ -111,9 +111,8 @@ class SequenceSource(BoundSource):
 
     An event is born at its intended send time, which the sequence gives.
 
-    Parameters
-    ----------
-    uri: None if the application passes a connector object; then ``name`` describes the place.
+    Args:
+        uri: None if the application passes a connector object; then ``name`` describes the place.
     """
 
     rows: RowKind = "json"
@@ -195,9 +194,8 @@ class SequenceSource(BoundSource):
     def waiting(self, started: float, done: int) -> int:
         """Return how many events there are beyond the first ``done``.
 
-        Raises
-        ------
-        SourceError: there are fewer than ``done``, so it is another sequence.
+        Raises:
+            SourceError: there are fewer than ``done``, so it is another sequence.
         """
         end, last = self.sequence.end(started), self.sequence.last()
         whole = end if last is None else last  # a sequence that ends by itself may grow by the clock, which may be set back
@@ -226,9 +224,8 @@ def with_ends(progress: Mapping[str, Any], order: Iterable[str], sources: Mappin
 
     It is for versions of Spark that do not ask Python sources for these offsets, and report that none wait.
 
-    Parameters
-    ----------
-    order: the names of the query's sources, in the order in which it reads them.
+    Args:
+        order: the names of the query's sources, in the order in which it reads them.
     """
     reports = []
     for name, source in zip_longest(order, progress.get("sources") or ()):

@@ -24,10 +24,10 @@ class Refused(NamedTuple):
 class Refusals:
     """Writes dead letters for the results that a sink refuses.
 
-    Parameters
-    ----------
-    directory: of the run's dead letters. number: of the sink among the application's.
-    sink, stream: their names in the letters.
+    Args:
+        directory: of the run's dead letters.
+        number: of the sink among the application's.
+        sink, stream: their names in the letters.
     """
 
     def __init__(self, directory: Path, number: int, sink: str, stream: str) -> None:
@@ -47,11 +47,10 @@ class Refusals:
 class BoundSink(ABC):
     """A sink, bound to the place of its events. Workers stage them in files, which it delivers once their batch is committed.
 
-    Parameters
-    ----------
-    files: the directory and the format in which events are staged for the sink.
-    uri: of the place, without secrets.
-    place: a name of the place, which no two sinks of an application may share; empty if they may.
+    Args:
+        files: the directory and the format in which events are staged for the sink.
+        uri: of the place, without secrets.
+        place: a name of the place, which no two sinks of an application may share; empty if they may.
     """
 
     files: SinkFiles
@@ -65,33 +64,29 @@ class BoundSink(ABC):
     def inspect(self, run: str, discarded: Collection[str]) -> None:  # noqa: B027 - many have nothing to refuse
         """Check that `claim` would succeed, and change nothing; called before a run, or an earlier one's output, is touched.
 
-        Raises
-        ------
-        SinkError: the place belongs to another run, or holds rows that cannot be told from a discarded run's output.
+        Raises:
+            SinkError: the place belongs to another run, or holds rows that cannot be told from a discarded run's output.
         """
 
     @abstractmethod
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """Make the place this run's.
 
-        Parameters
-        ----------
-        discarded: earlier runs that this one replaces (``--fresh``). Their output is removed, and nothing else.
+        Args:
+            discarded: earlier runs that this one replaces (``--fresh``). Their output is removed, and nothing else.
 
-        Raises
-        ------
-        SinkError: the place cannot be written, belongs to another run, or holds rows that a discarded run may or may not have
-            written.
+        Raises:
+            SinkError: the place cannot be written, belongs to another run, or holds rows that a discarded run may or may not
+                have written.
         """
 
     @abstractmethod
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         """Make a committed batch's events visible exactly once. After a crash it is called again for the last batch.
 
-        Raises
-        ------
-        SinkError: the place cannot be written; the batch stays committed, and is delivered when the run resumes.
-        RunLockedError: another run has claimed the place since.
+        Raises:
+            SinkError: the place cannot be written; the batch stays committed, and is delivered when the run resumes.
+            RunLockedError: another run has claimed the place since.
         """
 
     def reached(self, group: str) -> int | None:
@@ -104,9 +99,8 @@ class BoundSink(ABC):
     def write_refused(self, group: str, batch: int, refused: Sequence[Refused]) -> None:
         """Write the results of a batch that the sink refuses as dead letters.
 
-        Raises
-        ------
-        SinkError: there are some, and the sink is bound without a place for them.
+        Raises:
+            SinkError: there are some, and the sink is bound without a place for them.
         """
         if self.refusals is not None:
             self.refusals.write(group, batch, refused)

@@ -26,11 +26,10 @@ reads (see `BoundSource.files`)."""
 class Reading:
     """How Spark reads a stream: the arguments of ``spark.readStream``, and the columns to select from it.
 
-    Parameters
-    ----------
-    columns: named SQL expressions: the columns of the source's `RowKind`; ``born`` (microseconds since the epoch); for the
-        order of delivery ``major`` and, if known, ``minor``; for events from another group ``root`` (see `Lineage`).
-    schema: in Spark's DDL, if the format must be given one.
+    Args:
+        columns: named SQL expressions: the columns of the source's `RowKind`; ``born`` (microseconds since the epoch); for the
+            order of delivery ``major`` and, if known, ``minor``; for events from another group ``root`` (see `Lineage`).
+        schema: in Spark's DDL, if the format must be given one.
     """
 
     format: str
@@ -61,9 +60,8 @@ class Reckoning(NamedTuple):
 class Reread(NamedTuple):
     """Rows that are read a second time: of the source's `RowKind`, or a record batch with the events' columns.
 
-    Parameters
-    ----------
-    born, major, minor: one int64 per row: its birth (microseconds since the epoch), and its place in the order of delivery.
+    Args:
+        born, major, minor: one int64 per row: its birth (microseconds since the epoch), and its place in the order of delivery.
     """
 
     rows: Any
@@ -122,9 +120,8 @@ class BoundSource(ABC):
     def again(self, after: Position, upto: Position) -> Iterator[Reread] | None:
         """Read the events between two positions again; None if the source cannot, or not reliably.
 
-        Raises
-        ------
-        SourceError: some of the events are gone.
+        Raises:
+            SourceError: some of the events are gone.
         """
         return None
 
@@ -135,16 +132,14 @@ class BoundSource(ABC):
     def note_progress(self, run: str, positions: list[Position]) -> None:  # noqa: B027 - most have nothing to delete
         """Note how far a run has read, so that the source may delete events. Called from time to time.
 
-        Parameters
-        ----------
-        run: a name of the run, unique among the source's readers.
-        positions: of all queries of the run that read the source; events that one of them has yet to read must stay.
+        Args:
+            run: a name of the run, unique among the source's readers.
+            positions: of all queries of the run that read the source; events that one of them has yet to read must stay.
         """
 
     def vouch(self, position: Position) -> None:  # noqa: B027 - most cannot be misread
         """Check that Spark has read a position's batch correctly; called before the batch is committed.
 
-        Raises
-        ------
-        SourceError: Spark has not read the events that the source holds.
+        Raises:
+            SourceError: Spark has not read the events that the source holds.
         """

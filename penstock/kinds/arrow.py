@@ -48,9 +48,8 @@ READ_AS: tuple[tuple[Callable[[pa.DataType], bool], tuple[Callable[[pa.DataType]
 def arrow_schema(event_type: type[Event], *, staged: bool = False) -> pa.Schema:
     """Return the Arrow schema of an event type.
 
-    Parameters
-    ----------
-    staged: whether columns are staged for a database: then some have types that hold more values (see `Kind`).
+    Args:
+        staged: whether columns are staged for a database: then some have types that hold more values (see `Kind`).
     """
     annotations = field_types(event_type, annotated=True)
     return pa.schema([_field(name, annotation, staged) for name, annotation in annotations.items()])
@@ -83,9 +82,8 @@ def has_spark_lengths(schema: pa.Schema) -> bool:
 def fits(there: pa.DataType, wanted: pa.DataType, *, lengths: bool = False) -> bool:
     """Whether a column of one type can be read as a column of the type ``wanted``; finer units of time may be truncated.
 
-    Parameters
-    ----------
-    lengths: whether integers may be read as durations in microseconds, as Spark writes these.
+    Args:
+        lengths: whether integers may be read as durations in microseconds, as Spark writes these.
     """
     if pa.types.is_dictionary(there):
         return fits(there.value_type, wanted, lengths=lengths)
@@ -110,9 +108,9 @@ def fits(there: pa.DataType, wanted: pa.DataType, *, lengths: bool = False) -> b
 def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Cast a column that `fits` to a type. Fields of structs are matched by name; missing ones become null.
 
-    Raises
-    ------
-    pyarrow.ArrowException: a value does not fit. ValueError: a time is out of range, see `refuse_beyond`.
+    Raises:
+        pyarrow.ArrowException: a value does not fit.
+        ValueError: a time is out of range, see `refuse_beyond`.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -144,9 +142,8 @@ def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 def refuse_beyond(column: pa.Array) -> None:
     """Refuse a column with a time or date that Python cannot represent: in UTC, a time late in 9999 may be in the year 10000.
 
-    Raises
-    ------
-    ValueError: the column has one.
+    Raises:
+        ValueError: the column has one.
     """
     is_date = pa.types.is_date(column.type)
     if is_date or pa.types.is_timestamp(column.type):

@@ -68,9 +68,9 @@ def encoded(value: Any) -> str:
 def decoded(python: type, text: Any) -> Any:
     """Return the value of a text, as `encoded` writes it; a value that is of the type already is returned unchanged.
 
-    Raises
-    ------
-    ValueError: it is no text, or is not a text of the type. NotImplementedError: the type is not registered.
+    Raises:
+        ValueError: it is no text, or is not a text of the type.
+        NotImplementedError: the type is not registered.
     """
     kind = kind_of_type(python)
     if kind is None or kind.decode is None:

@@ -33,9 +33,8 @@ class Event(msgspec.Struct, metaclass=_EventMeta, frozen=True):
 def field_types(event_type: type[Event], *, annotated: bool = False) -> dict[str, Any]:
     """Return the annotations of an event type's fields, by name, in declaration order.
 
-    Parameters
-    ----------
-    annotated: whether to keep `Annotated` with its metadata.
+    Args:
+        annotated: whether to keep `Annotated` with its metadata.
     """
     hints = typing.get_type_hints(event_type, include_extras=annotated)
     return {name: hints[name] for name in event_type.__struct_fields__}
@@ -44,9 +43,8 @@ def field_types(event_type: type[Event], *, annotated: bool = False) -> dict[str
 def check_event_type(event_type: Any) -> None:
     """Refuse a class that is no event type, or an event type with a field that no stream can carry.
 
-    Raises
-    ------
-    EventSchemaError: the class cannot be an event type; for a field, names it, its type, and the types allowed.
+    Raises:
+        EventSchemaError: the class cannot be an event type; for a field, names it, its type, and the types allowed.
     """
     if not (isinstance(event_type, type) and issubclass(event_type, Event)):
         raise EventSchemaError(

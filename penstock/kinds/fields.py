@@ -65,9 +65,8 @@ def is_nested(annotation: Any) -> bool:
 def opened(row: dict[str, Any], nested: Iterable[str]) -> dict[str, Any]:
     """Decode the nested fields of a database row that the database returned as JSON text.
 
-    Raises
-    ------
-    msgspec.DecodeError: a text is no JSON.
+    Raises:
+        msgspec.DecodeError: a text is no JSON.
     """
     return row | {name: msgspec.json.decode(row[name]) for name in nested if isinstance(row.get(name), str)}
 
@@ -155,13 +154,11 @@ def _holds_floats(annotation: Any) -> bool:
 def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:
     """Refuse NaN and infinity, which JSON lacks; but allow NaN as the value of a field that may be None, as it becomes null.
 
-    Parameters
-    ----------
-    floats: the result of `floats_of` for the event's type.
+    Args:
+        floats: the result of `floats_of` for the event's type.
 
-    Raises
-    ------
-    ValueError: names the field.
+    Raises:
+        ValueError: names the field.
     """
     for name, may_miss in floats.items():
         value = getattr(event, name)
@@ -174,9 +171,8 @@ def nothing_of(event_type: type[Event], *, encoded: bool = False) -> dict[str, N
 
     These are the values of fields that a row of texts, or another system's message, lacks.
 
-    Parameters
-    ----------
-    encoded: whether the keys are the fields' encoded names.
+    Args:
+        encoded: whether the keys are the fields' encoded names.
     """
     kinds = field_types(event_type)
     missing = (info for info in msgspec.structs.fields(event_type) if info.required and optional(kinds[info.name]))
@@ -192,9 +188,8 @@ def times_of(event_type: type[Event]) -> tuple[str, ...]:
 def refuse_numbers(values: Mapping[str, Any], times: Iterable[str]) -> None:
     """Refuse a number where a time is expected, as it is ambiguous: 20260131 may be a day, or seconds since 1970.
 
-    Raises
-    ------
-    msgspec.ValidationError: names the field.
+    Raises:
+        msgspec.ValidationError: names the field.
     """
     for name in times:
         value = values.get(name)

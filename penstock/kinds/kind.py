@@ -21,28 +21,28 @@ class Kind:
 
     Defaults are those of a text: a kind with no more than ``encode`` and ``decode`` is stored everywhere as its text.
 
-    Parameters
-    ----------
-    name: its name in the documentation.
-    python: the type of its values.
-    samples: values that tests send through every store and format, including extreme ones.
-    encode, decode: convert a value to its text, and back, if msgspec does not know the type; else None.
-    naive: whether it is for times without a zone, which are annotated with ``Meta(tz=False)``.
-    arrow: returns the type of its columns in record batches and Parquet.
-    array: the NumPy type of its arrays in the state of the batch dialect; None if it cannot be state there.
-    array_misses: whether such an array can hold None.
-    identity: converts a value to the one form of all values equal to it; None if equal values have one form only.
-    sqlite, postgresql: the type of its columns in these databases.
-    staged: returns the type of its columns in files staged for a database, if that holds more values than `arrow`; else
-        None.
-    to_sqlite: converts a column's value to what SQLite stores; None if that is the value itself.
-    avro: its type in an Avro schema.
-    protobuf: its type in a ``.proto`` file.
-    json_schema: the ``format`` of its texts in JSON Schema; empty for none.
-    reads: the Python types of JSON values that can be read as it.
-    spark: returns a column as JSON represents it, from ``pyspark.sql.functions`` and it; None if Spark's `to_json` does that.
-    spark_text: returns the one text of all equal values, from ``pyspark.sql.functions`` and a column of texts that `to_json`
-        wrote; None if these texts need no change.
+    Args:
+        name: its name in the documentation.
+        python: the type of its values.
+        samples: values that tests send through every store and format, including extreme ones.
+        encode, decode: convert a value to its text, and back, if msgspec does not know the type; else None.
+        naive: whether it is for times without a zone, which are annotated with ``Meta(tz=False)``.
+        arrow: returns the type of its columns in record batches and Parquet.
+        array: the NumPy type of its arrays in the state of the batch dialect; None if it cannot be state there.
+        array_misses: whether such an array can hold None.
+        identity: converts a value to the one form of all values equal to it; None if equal values have one form only.
+        sqlite, postgresql: the type of its columns in these databases.
+        staged: returns the type of its columns in files staged for a database, if that holds more values than `arrow`; else
+            None.
+        to_sqlite: converts a column's value to what SQLite stores; None if that is the value itself.
+        avro: its type in an Avro schema.
+        protobuf: its type in a ``.proto`` file.
+        json_schema: the ``format`` of its texts in JSON Schema; empty for none.
+        reads: the Python types of JSON values that can be read as it.
+        spark: returns a column as JSON represents it, from ``pyspark.sql.functions`` and it; None if Spark's `to_json` does
+            that.
+        spark_text: returns the one text of all equal values, from ``pyspark.sql.functions`` and a column of texts that
+            `to_json` wrote; None if these texts need no change.
     """
 
     name: str

@@ -266,9 +266,8 @@ def kinds() -> Iterator[Kind]:
 def register(kind: Kind) -> None:
     """Add a kind. It replaces an earlier registered kind of its type, as a module may be loaded again.
 
-    Raises
-    ------
-    ValueError: the type has a built-in kind, or the kind lacks ``encode`` or ``decode``.
+    Raises:
+        ValueError: the type has a built-in kind, or the kind lacks ``encode`` or ``decode``.
     """
     if any(known.python is kind.python for known in _KINDS):
         raise ValueError(f"The type {kind.python.__name__} has a built-in kind, which cannot be replaced.")

@@ -22,9 +22,8 @@ NOTHING = "*"
 def text_of(value: Any) -> str:
     """Return a field's value as text: a text as it is, other values as JSON without quotes. Equal values have equal texts.
 
-    Raises
-    ------
-    ValueError: a list, a dict or an event holds NaN or infinity, which JSON lacks.
+    Raises:
+        ValueError: a list, a dict or an event holds NaN or infinity, which JSON lacks.
     """
     if type(value) is str:
         return value

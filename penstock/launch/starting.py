@@ -28,18 +28,16 @@ Say = Callable[[str], None]
 def run(app: App, **words: Any) -> RunResult:
     """Run an application on Spark until it is idle, its time is up, or it is interrupted.
 
-    Parameters
-    ----------
-    app: a variable of a module that can be imported: Spark's workers import it, too.
-    words: those of ``penstock run``, with ``_`` for ``-``. The run's own are those of `penstock.engine.RunOptions`:
-        ``sources``, ``sinks``, ``trigger``, ``partitions``, ``groups``, ``conf``, ``fresh`` and the others; ``spark``, a
-        session to run in, which is left as it was; and ``until_idle``, which is true unless a ``duration``, ``adapter`` or
-        ``real_time`` is given. What goes beside it is told by ``plan``, ``adapt`` with a bound such as ``p95="5 s"``,
-        ``adapter`` with ``port`` and ``spool``, ``ui``, ``otlp`` and ``real_time``.
+    Args:
+        app: a variable of a module that can be imported: Spark's workers import it, too.
+        words: those of ``penstock run``, with ``_`` for ``-``. The run's own are those of `penstock.engine.RunOptions`:
+            ``sources``, ``sinks``, ``trigger``, ``partitions``, ``groups``, ``conf``, ``fresh`` and the others; ``spark``, a
+            session to run in, which is left as it was; and ``until_idle``, which is true unless a ``duration``, ``adapter`` or
+            ``real_time`` is given. What goes beside it is told by ``plan``, ``adapt`` with a bound such as ``p95="5 s"``,
+            ``adapter`` with ``port`` and ``spool``, ``ui``, ``otlp`` and ``real_time``.
 
-    Raises
-    ------
-    PenstockError: one of its kinds, with a sentence that says what was wrong and how to mend it.
+    Raises:
+        PenstockError: one of its kinds, with a sentence that says what was wrong and how to mend it.
     """
     if not isinstance(app, App):
         raise ConfigurationError(f"penstock.run is given {app!r}; give an application, as app = penstock.App('name').")
@@ -52,14 +50,12 @@ def run(app: App, **words: Any) -> RunResult:
 def launch(app: App, reference: AppReference, options: RunOptions, companions: Companions, say: Say) -> RunResult:
     """Run an application with what goes beside it.
 
-    Parameters
-    ----------
-    reference: where Spark's workers, and an adapter, find the application.
-    say: told where the page and the adapter listen.
+    Args:
+        reference: where Spark's workers, and an adapter, find the application.
+        say: told where the page and the adapter listen.
 
-    Raises
-    ------
-    PenstockError: one of its kinds, with a sentence that says what was wrong and how to mend it.
+    Raises:
+        PenstockError: one of its kinds, with a sentence that says what was wrong and how to mend it.
     """
     topology = app.topology()
     if companions.plan is not None:

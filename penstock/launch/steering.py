@@ -17,9 +17,8 @@ from penstock.runs.decisions import in_force
 def steered(app: App, options: RunOptions, companions: Companions) -> tuple[RunOptions, Adapting]:
     """The options, with the trigger that was decided last, and the planner that decides while the run is on.
 
-    Raises
-    ------
-    ConfigurationError: there is not exactly one bound, or the adapter of ``door`` cannot be asked.
+    Raises:
+        ConfigurationError: there is not exactly one bound, or the adapter of ``door`` cannot be asked.
     """
     if len(companions.bounds) != 1:
         raise ConfigurationError("Give one target, as --p95 5s (or --p99, --p50, --mean).")

@@ -21,18 +21,18 @@ MOST_PARTITIONS = 10_000
 class Companions:
     """What goes beside a run.
 
-    Parameters
-    ----------
-    plan: a file that `penstock plan` has written; the run is started as it says.
-    adapt: keep to a bound on the latency as rates change. Needs one of ``p95``, ``p99``, ``p50`` and ``mean``: the bound.
-    dry_run: with ``adapt``: decide and write the decisions down, and change nothing.
-    door: with ``adapt``: the address of the adapter that feeds the run, whose gates are chosen too; that of ``adapter`` unless
-        given.
-    adapter: run an adapter for the sources and sinks that have no URI. port: which it listens on. spool: the directory of its
-        event log.
-    ui: the port of a page on the runs, at 127.0.0.1; 0 for any that is free, and None for no page.
-    otlp: the address of an OpenTelemetry collector; an empty text for the usual one, and None for none.
-    real_time: run in Spark's real-time mode.
+    Args:
+        plan: a file that `penstock plan` has written; the run is started as it says.
+        adapt: keep to a bound on the latency as rates change. Needs one of ``p95``, ``p99``, ``p50`` and ``mean``: the bound.
+        dry_run: with ``adapt``: decide and write the decisions down, and change nothing.
+        door: with ``adapt``: the address of the adapter that feeds the run, whose gates are chosen too; that of ``adapter``
+            unless given.
+        adapter: run an adapter for the sources and sinks that have no URI.
+        port: which it listens on.
+        spool: the directory of its event log.
+        ui: the port of a page on the runs, at 127.0.0.1; 0 for any that is free, and None for no page.
+        otlp: the address of an OpenTelemetry collector; an empty text for the usual one, and None for none.
+        real_time: run in Spark's real-time mode.
     """
 
     plan: Path | None = None
@@ -59,9 +59,8 @@ class Companions:
     def check(self, options: RunOptions) -> None:
         """Refuse what does not go together.
 
-        Raises
-        ------
-        ConfigurationError: names the two options.
+        Raises:
+            ConfigurationError: names the two options.
         """
         if not self.adapt:
             asked = [f"--{name}" for name in self.bounds]
@@ -83,9 +82,8 @@ class Companions:
 def divided(words: Mapping[str, Any]) -> tuple[RunOptions, Companions]:
     """The options of a run and what goes beside it, from all words together.
 
-    Raises
-    ------
-    ConfigurationError: a word that there is not, a number out of its range, or options that do not go together.
+    Raises:
+        ConfigurationError: a word that there is not, a number out of its range, or options that do not go together.
     """
     own, beside = ([field.name for field in fields(kind)] for kind in (RunOptions, Companions))
     for name in words:

@@ -77,10 +77,10 @@ CHECK = Cause("check", {}, 0.0)
 class Point:
     """The expected effect of a trigger interval together with the gates of the adapter's doors.
 
-    Parameters
-    ----------
-    query: from the store to the result. doors: from the request to the store, by stream.
-    fixed: seconds that a micro-batch takes whatever its rows; the unit in which the work of transfers is counted.
+    Args:
+        query: from the store to the result.
+        doors: from the request to the store, by stream.
+        fixed: seconds that a micro-batch takes whatever its rows; the unit in which the work of transfers is counted.
     """
 
     query: Prediction
@@ -116,14 +116,14 @@ class Pending:
 class Adapting:
     """Steers a run towards a bound on its latency; see `penstock.engine.running.steering.Steering`.
 
-    Parameters
-    ----------
-    directory: of the run. target: the bound.
-    trigger: seconds between micro-batches with which the run starts.
-    dry_run: record the decisions, and change neither the run nor the doors.
-    doors: of the adapter that feeds the run; their gates are chosen together with the trigger.
-    gates: of the doors from the start, by stream; a door that is left out keeps the gate that it has.
-    clock: returns the time in seconds since the epoch.
+    Args:
+        directory: of the run.
+        target: the bound.
+        trigger: seconds between micro-batches with which the run starts.
+        dry_run: record the decisions, and change neither the run nor the doors.
+        doors: of the adapter that feeds the run; their gates are chosen together with the trigger.
+        gates: of the doors from the start, by stream; a door that is left out keeps the gate that it has.
+        clock: returns the time in seconds since the epoch.
     """
 
     def __init__(

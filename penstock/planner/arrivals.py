@@ -78,19 +78,19 @@ def reached(times, counts, count):  # type: ignore[no-untyped-def]
 class ArrivalModel:
     """The arrivals at a source, as they were recorded.
 
-    Parameters
-    ----------
-    rate: rows per second. error: its standard error.
-    widths, counts: seconds of the windows between admissions, and rows that arrived in them.
-    dispersion: variance over mean of the rows in windows, by the mean width of the windows in seconds: 1 at every scale
-        for Poisson arrivals.
-    kind: the process that they are like; ``"recorded"`` replays the windows.
-    burst: approximate rows that come at once while the rate stays: 1 for Poisson arrivals. even: whether bursts are about
-        equal.
-    changed: the rate before its only change, the windows of which are ignored; None where the rate did not change.
-    spikes: which windows have far more rows than those around them, as where a load or a cron job sends its rows; None if there
-        are none. A recording does not show whether such rows come at once, so half of the flows assume it.
-    clumped: share of the flows in which rows come in bursts, where a recording does not show whether they do.
+    Args:
+        rate: rows per second.
+        error: its standard error.
+        widths, counts: seconds of the windows between admissions, and rows that arrived in them.
+        dispersion: variance over mean of the rows in windows, by the mean width of the windows in seconds: 1 at every scale
+            for Poisson arrivals.
+        kind: the process that they are like; ``"recorded"`` replays the windows.
+        burst: approximate rows that come at once while the rate stays: 1 for Poisson arrivals.
+        even: whether bursts are about equal.
+        changed: the rate before its only change, the windows of which are ignored; None where the rate did not change.
+        spikes: which windows have far more rows than those around them, as where a load or a cron job sends its rows; None if
+            there are none. A recording does not show whether such rows come at once, so half of the flows assume it.
+        clumped: share of the flows in which rows come in bursts, where a recording does not show whether they do.
     """
 
     rate: float
@@ -120,9 +120,8 @@ class ArrivalModel:
     ) -> Flow:
         """Draw a flow of rows at a rate over ``horizon`` seconds: like the recorded one, or as ``like`` (of a setting) says.
 
-        Parameters
-        ----------
-        step: resolution in seconds; when within a step a row comes does not matter.
+        Args:
+            step: resolution in seconds; when within a step a row comes does not matter.
         """
         if like is not None and not isinstance(like, str | int | float):
             return _replayed(np.asarray(like), rate, horizon, random)
@@ -168,9 +167,9 @@ class ArrivalModel:
 def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Real, Real]] = ()) -> ArrivalModel | None:
     """Fit the model: the rate to the last series, the dispersion to all; None with fewer than two windows, or without rows.
 
-    Parameters
-    ----------
-    windows: of each series, the seconds and rows between admissions. parted: these, split where a trigger found nothing.
+    Args:
+        windows: of each series, the seconds and rows between admissions.
+        parted: these, split where a trigger found nothing.
     """
     windows = list(windows)
     moments = in_moments([pair for pair in zip(windows, parted, strict=False) if len(pair[0][0])])

@@ -45,12 +45,11 @@ VAST_ROWS = 1e12
 class QueryModel:
     """The model of one query: its observation, and how long its micro-batches last.
 
-    Parameters
-    ----------
-    durations: fitted to all recordings.
-    apart: fitted to the recordings with a trigger interval (False) and to those back to back (True), for a query that runs
-        beside others: back to back, the queries slow each other all the time.
-    speed: of a run that is followed; it is contained in the durations already.
+    Args:
+        durations: fitted to all recordings.
+        apart: fitted to the recordings with a trigger interval (False) and to those back to back (True), for a query that runs
+            beside others: back to back, the queries slow each other all the time.
+        speed: of a run that is followed; it is contained in the durations already.
     """
 
     observed: QueryObservation
@@ -104,14 +103,12 @@ class Calibration:
     def following(self, running: Observation, *, now: float | None = None) -> "Calibration":
         """The calibration at the present speed of a run that goes on, by a Kalman filter over its micro-batches.
 
-        Parameters
-        ----------
-        running: the observation of the run, which may be the one that was calibrated on; its last start counts.
-        now: seconds since the epoch, the end of the last micro-batch if left out; the later, the less sure is the speed.
+        Args:
+            running: the observation of the run, which may be the one that was calibrated on; its last start counts.
+            now: seconds since the epoch, the end of the last micro-batch if left out; the later, the less sure is the speed.
 
-        Raises
-        ------
-        ConfigurationError: the run shows no micro-batch after the first, for any of the calibrated queries.
+        Raises:
+            ConfigurationError: the run shows no micro-batch after the first, for any of the calibrated queries.
         """
         seen = {query.name: query for query in running.queries}
         if len(self.queries) == len(running.queries) == 1:  # the name of an unnamed query differs by recording
@@ -152,16 +149,15 @@ class Calibration:
     ) -> Prediction:
         """Predict the latency, utilisation and cost of a setting.
 
-        Parameters
-        ----------
-        method: ``"simulated"``, batch by batch, with durations and arrivals like those recorded; or ``"solved"``, by
-            `MicroBatchServer`, which assumes Poisson arrivals, and durations that are independent and linear in the rows.
-        replicates: runs from which bands are made. batches: to simulate; fewer take less time, but make the p99 less sure.
+        Args:
+            method: ``"simulated"``, batch by batch, with durations and arrivals like those recorded; or ``"solved"``, by
+                `MicroBatchServer`, which assumes Poisson arrivals, and durations that are independent and linear in the rows.
+            replicates: runs from which bands are made.
+            batches: to simulate; fewer take less time, but make the p99 less sure.
 
-        Raises
-        ------
-        UnstableServerError: the rate is beyond the throughput limit; says both.
-        NotSolvableError: the model of ``"solved"`` does not fit the recordings.
+        Raises:
+            UnstableServerError: the rate is beyond the throughput limit; says both.
+            NotSolvableError: the model of ``"solved"`` does not fit the recordings.
         """
         whole = self.complete(setting)
         rate, limit = float(whole.rate or 0.0), self.throughput_limit(whole)
@@ -392,18 +388,16 @@ class _Run:
 def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
     """Fit the models to an observation; recordings at several settings make them better.
 
-    Raises
-    ------
-    ConfigurationError: the recordings are too short, or nothing arrives in them.
+    Raises:
+        ConfigurationError: the recordings are too short, or nothing arrives in them.
 
-    Examples
-    --------
-    >>> from penstock.planner import Setting, observe
-    >>> calibration = calibrate(observe("examples/recordings/digests-1.jsonl", "examples/recordings/digests-2.jsonl"))
-    >>> found = calibration.predict(Setting(trigger=2.0))
-    >>> low, high = found.band("p95")
-    >>> low < found.p95 < high < 5
-    True
+    Examples:
+        >>> from penstock.planner import Setting, observe
+        >>> calibration = calibrate(observe("examples/recordings/digests-1.jsonl", "examples/recordings/digests-2.jsonl"))
+        >>> found = calibration.predict(Setting(trigger=2.0))
+        >>> low, high = found.band("p95")
+        >>> low < found.p95 < high < 5
+        True
     """
     random = np.random.default_rng(seed)
     models = []

@@ -31,10 +31,11 @@ chance."""
 class RateChange:
     """A change of the rate.
 
-    Parameters
-    ----------
-    before, after: rows per second. error: standard error of ``after``.
-    windows, seconds: since the change. statistic: log-likelihood ratio, divided by the dispersion.
+    Args:
+        before, after: rows per second.
+        error: standard error of ``after``.
+        windows, seconds: since the change.
+        statistic: log-likelihood ratio, divided by the dispersion.
     """
 
     before: float
@@ -48,9 +49,8 @@ class RateChange:
 def rate_change(widths: Real, counts: Real, planned: float) -> RateChange | None:
     """The change of the rate from the planned one, if it is significant and large enough to matter; else None.
 
-    Parameters
-    ----------
-    widths, counts: seconds of the windows since the plan, and the rows that arrived in them.
+    Args:
+        widths, counts: seconds of the windows since the plan, and the rows that arrived in them.
     """
     if len(widths) < LEAST_WINDOWS:
         return None

@@ -30,9 +30,8 @@ REQUESTS, EVENTS = 10_000, 20_000
 class DoorPassage:
     """The expected passage through a door: ``latency`` of an event by figure, in seconds, and ``transfers`` per second.
 
-    Parameters
-    ----------
-    busy: share of the time that goes into the fixed part of transfers, as a measure of their cost.
+    Args:
+        busy: share of the time that goes into the fixed part of transfers, as a measure of their cost.
     """
 
     latency: dict[str, float]
@@ -44,12 +43,12 @@ class DoorPassage:
 class MeasuredDoor:
     """A stream's door, as the adapter has measured it.
 
-    Parameters
-    ----------
-    gate: the present one.
-    request_rate: requests per second. gap_scv: squared coefficient of variation of the gaps between requests.
-    size_mean, size_scv: mean and squared coefficient of variation of the number of events in a request.
-    fixed, per_event: seconds of a transfer, and of each event in it.
+    Args:
+        gate: the present one.
+        request_rate: requests per second.
+        gap_scv: squared coefficient of variation of the gaps between requests.
+        size_mean, size_scv: mean and squared coefficient of variation of the number of events in a request.
+        fixed, per_event: seconds of a transfer, and of each event in it.
     """
 
     gate: TransferGate
@@ -97,10 +96,10 @@ class MeasuredDoor:
 
         The longer events wait at the door, the closer together micro-batches must be for the same latency.
 
-        Parameters
-        ----------
-        name: the latency figure that is bounded. interval: seconds between micro-batches if nothing waited at the door.
-        fixed: seconds of a micro-batch, whatever its rows.
+        Args:
+            name: the latency figure that is bounded.
+            interval: seconds between micro-batches if nothing waited at the door.
+            fixed: seconds of a micro-batch, whatever its rows.
         """
         best: tuple[float, TransferGate, DoorPassage] | None = None
         for timer in TIMERS:

@@ -26,10 +26,10 @@ class _Told(msgspec.Struct):
 class Doors:
     """The doors of some streams, over the adapter's HTTP interface.
 
-    Parameters
-    ----------
-    url: of the adapter. streams: the names of the streams.
-    token: of the role that may operate, if the adapter requires one.
+    Args:
+        url: of the adapter.
+        streams: the names of the streams.
+        token: of the role that may operate, if the adapter requires one.
     """
 
     def __init__(
@@ -45,9 +45,8 @@ class Doors:
     def check(self) -> None:
         """Check that the adapter answers, and has the streams.
 
-        Raises
-        ------
-        SourceError: the adapter does not answer, or lacks a stream.
+        Raises:
+            SourceError: the adapter does not answer, or lacks a stream.
         """
         for stream in self._streams:
             self.gate(stream)
@@ -55,9 +54,8 @@ class Doors:
     def measured(self) -> dict[str, MeasuredDoor]:
         """The doors by stream, without those that too little has come through to measure.
 
-        Raises
-        ------
-        SourceError: the adapter does not answer, or refuses to.
+        Raises:
+            SourceError: the adapter does not answer, or refuses to.
         """
         doors = {}
         for stream in self._streams:
@@ -71,9 +69,8 @@ class Doors:
     def gate(self, stream: str) -> TransferGate:
         """The present gate of a stream.
 
-        Raises
-        ------
-        SourceError: the adapter does not answer, or refuses to.
+        Raises:
+            SourceError: the adapter does not answer, or refuses to.
         """
         now = self._told(stream, "gate", _Told)
         return TransferGate(now.batch_size, now.flush_timer_s)
@@ -81,9 +78,8 @@ class Doors:
     def keep(self, gates: Mapping[str, TransferGate]) -> None:
         """Set the gates of the streams where they differ, as after a restart of the adapter.
 
-        Raises
-        ------
-        SourceError: the adapter does not answer, or refuses to.
+        Raises:
+            SourceError: the adapter does not answer, or refuses to.
         """
         failed: SourceError | None = None
         for stream, gate in gates.items():
@@ -98,9 +94,8 @@ class Doors:
     def _told(self, stream: str, of: str, kind: type[Told]) -> Told:
         """Ask the adapter for a resource of a stream, decoded.
 
-        Raises
-        ------
-        SourceError: it does not answer, refuses to, or is no adapter.
+        Raises:
+            SourceError: it does not answer, refuses to, or is no adapter.
         """
         try:
             return msgspec.json.decode(self._asked("GET", stream, of), type=kind)

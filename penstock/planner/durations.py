@@ -50,22 +50,23 @@ KNEES = 6
 class DurationModel:
     """How long micro-batches of a query last.
 
-    Parameters
-    ----------
-    fixed, per_row, below_knee: seconds per micro-batch, per row, and additionally per row up to ``knee`` rows.
-    errors: standard errors of these three, by name.
-    ratios: recorded over fitted durations, in the order of the micro-batches; one array per series.
-    times: when those micro-batches ended, in the same shape.
-    planning: seconds until the rows are fixed, per micro-batch and per row. planned: recorded over fitted planning times, in
-        the same shape.
-    closing: seconds from when results are visible to the end, in the same shape.
-    pauses: of the recorded micro-batches. tail: the distribution of ratios beyond the recorded ones.
-    correlation: of successive ratios.
-    run_to_run: relative standard deviation of the speed from run to run. assumed_run_to_run: whether it is assumed.
-    rows: the 5% and 95% quantiles of the rows of a recorded micro-batch; the third largest where that is far larger.
-    identified: whether the recorded micro-batches differ enough in their rows to tell ``per_row`` from ``fixed``.
-    draws: fits to resampled micro-batches, for the uncertainty of the fit; shape (draws, 4): coefficients and knee.
-    outliers: number of micro-batches that lasted over twice as long as fitted, mostly by garbage collection.
+    Args:
+        fixed, per_row, below_knee: seconds per micro-batch, per row, and additionally per row up to ``knee`` rows.
+        errors: standard errors of these three, by name.
+        ratios: recorded over fitted durations, in the order of the micro-batches; one array per series.
+        times: when those micro-batches ended, in the same shape.
+        planning: seconds until the rows are fixed, per micro-batch and per row.
+        planned: recorded over fitted planning times, in the same shape.
+        closing: seconds from when results are visible to the end, in the same shape.
+        pauses: of the recorded micro-batches.
+        tail: the distribution of ratios beyond the recorded ones.
+        correlation: of successive ratios.
+        run_to_run: relative standard deviation of the speed from run to run.
+        assumed_run_to_run: whether it is assumed.
+        rows: the 5% and 95% quantiles of the rows of a recorded micro-batch; the third largest where that is far larger.
+        identified: whether the recorded micro-batches differ enough in their rows to tell ``per_row`` from ``fixed``.
+        draws: fits to resampled micro-batches, for the uncertainty of the fit; shape (draws, 4): coefficients and knee.
+        outliers: number of micro-batches that lasted over twice as long as fitted, mostly by garbage collection.
     """
 
     fixed: float
@@ -134,10 +135,9 @@ class DurationModel:
     def work(self, random: np.random.Generator, rows_per_row: float, span: float, count: int = 4096) -> Work:
         """Draw what ``count`` micro-batches of a simulation take, by drawing recorded ones in blocks, which keeps slow spells.
 
-        Parameters
-        ----------
-        rows_per_row: rows that this query reads for each row of the run's source; the result is per row of the source.
-        span: the length of the simulation in seconds, over which the pauses are spread.
+        Args:
+            rows_per_row: rows that this query reads for each row of the run's source; the result is per row of the source.
+            span: the length of the simulation in seconds, over which the pauses are spread.
         """
         index = self._blocks(random, count)
         ratios, planned, closing = (np.concatenate(values)[index] for values in (self.ratios, self.planned, self.closing))

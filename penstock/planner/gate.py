@@ -39,14 +39,14 @@ def _empty() -> Real:
 class Work:
     """The durations of simulated micro-batches. Arrays have one entry per micro-batch, and are repeated. Times are in seconds.
 
-    Parameters
-    ----------
-    fixed, per_row, below_knee, knee: a micro-batch of n rows lasts ``fixed + per_row n + below_knee min(n, knee)``.
-    ratios: factors of that duration. pauses: added to it.
-    planning, planning_per_row, planned: time until the rows are fixed: per micro-batch, per row, and factors of both.
-    closing: from when results are visible to the end.
-    stops, stands: times at which all work pauses, and durations of the pauses; not repeated.
-    longer: added to the durations of the first micro-batches; not repeated.
+    Args:
+        fixed, per_row, below_knee, knee: a micro-batch of n rows lasts ``fixed + per_row n + below_knee min(n, knee)``.
+        ratios: factors of that duration.
+        pauses: added to it.
+        planning, planning_per_row, planned: time until the rows are fixed: per micro-batch, per row, and factors of both.
+        closing: from when results are visible to the end.
+        stops, stands: times at which all work pauses, and durations of the pauses; not repeated.
+        longer: added to the durations of the first micro-batches; not repeated.
     """
 
     fixed: float
@@ -113,10 +113,11 @@ def pass_gate(
 ) -> SimulatedBatches:
     """Simulate the micro-batches of one query until a time.
 
-    Parameters
-    ----------
-    until: the latest time at which a trigger may begin; later rows are not taken.
-    free: the earliest time for the first trigger. first: most rows of the first micro-batch. batches: most micro-batches.
+    Args:
+        until: the latest time at which a trigger may begin; later rows are not taken.
+        free: the earliest time for the first trigger.
+        first: most rows of the first micro-batch.
+        batches: most micro-batches.
     """
     columns = _passed(
         flow.times,

@@ -41,9 +41,9 @@ Grouping = Mapping[str, str]
 class Placed:
     """A grouping and its expected waits.
 
-    Parameters
-    ----------
-    groups: by element. worst, mean: seconds until an event's results are visible, over the elements that feed no other.
+    Args:
+        groups: by element.
+        worst, mean: seconds until an event's results are visible, over the elements that feed no other.
     """
 
     groups: Grouping
@@ -60,12 +60,15 @@ class Placed:
 class Elements:
     """The elements of an application under load, and the costs of a micro-batch.
 
-    Parameters
-    ----------
-    inputs, emits: streams by element. sources: streams. keyed: whether an element is keyed.
-    work: seconds that an element adds to a micro-batch for each row of the source.
-    fixed: seconds of a micro-batch without rows and without a keyed hop. hop: seconds that each keyed hop adds.
-    rate: rows per second. trigger: seconds between the starts of micro-batches.
+    Args:
+        inputs, emits: streams by element.
+        sources: streams.
+        keyed: whether an element is keyed.
+        work: seconds that an element adds to a micro-batch for each row of the source.
+        fixed: seconds of a micro-batch without rows and without a keyed hop.
+        hop: seconds that each keyed hop adds.
+        rate: rows per second.
+        trigger: seconds between the starts of micro-batches.
     """
 
     inputs: Mapping[str, Sequence[str]]
@@ -82,10 +85,9 @@ class Elements:
     def of(cls, observation: Observation, chosen: Prediction, fixed: float, per_row: float) -> "Elements | None":
         """From a recording of a run of Penstock in one query; None for other recordings, and if an element was not measured.
 
-        Parameters
-        ----------
-        chosen: the prediction that gives the rate, the trigger and the cores.
-        fixed, per_row: seconds of a micro-batch, and of a row, for all elements together.
+        Args:
+            chosen: the prediction that gives the rate, the trigger and the cores.
+            fixed, per_row: seconds of a micro-batch, and of a row, for all elements together.
         """
         if observation.manifest is None:
             return None
@@ -232,9 +234,8 @@ class Elements:
 class Choice:
     """The best grouping, and the one with all elements together in one query.
 
-    Parameters
-    ----------
-    exact: whether all groupings were tried; otherwise ``gap`` is a bound on how much better another one can be, a fraction.
+    Args:
+        exact: whether all groupings were tried; otherwise ``gap`` is a bound on how much better another one can be, a fraction.
     """
 
     best: Placed
@@ -270,13 +271,11 @@ class Choice:
 def best_grouping(elements: Elements, queries: int) -> Choice:
     """The grouping with the shortest worst path; among equal ones, the one with the fewest queries.
 
-    Parameters
-    ----------
-    queries: the most queries that are allowed.
+    Args:
+        queries: the most queries that are allowed.
 
-    Raises
-    ------
-    ConfigurationError: ``queries`` is below 1.
+    Raises:
+        ConfigurationError: ``queries`` is below 1.
     """
     if queries < 1:
         raise ConfigurationError(f"queries is {queries}; give 1 or more.")

@@ -27,11 +27,12 @@ POINTS = 20
 class Load:
     """The load of a query on a driver.
 
-    Parameters
-    ----------
-    rate: rows per second. trigger: seconds between the starts of micro-batches, 0 for none.
-    fixed: seconds of one core per micro-batch. per_row: seconds of ``tasks`` cores per row.
-    ratios: recorded durations over fitted ones, in order; they are repeated.
+    Args:
+        rate: rows per second.
+        trigger: seconds between the starts of micro-batches, 0 for none.
+        fixed: seconds of one core per micro-batch.
+        per_row: seconds of ``tasks`` cores per row.
+        ratios: recorded durations over fitted ones, in order; they are repeated.
     """
 
     name: str

@@ -29,9 +29,8 @@ def files_of(path: Path) -> list[Path]:
 
     Files whose names begin with a dot or an underscore are left out, as by Spark.
 
-    Raises
-    ------
-    SourceError: the directory has no files.
+    Raises:
+        SourceError: the directory has no files.
     """
     if not path.is_dir():
         return [path]
@@ -51,9 +50,8 @@ def _is_hidden(path: Path) -> bool:
 def _age(path: Path, newest: bool) -> tuple[str, float, int, str]:
     """What orders files by age: rolling event logs by their number, rotated logs by theirs, downwards, and others by time.
 
-    Parameters
-    ----------
-    newest: whether it is the log that others were rotated from.
+    Args:
+        newest: whether it is the log that others were rotated from.
     """
     rolling, rotated = _ROLLING.match(path.name), _ROTATED.search(path.name)
     if rolling is not None:
@@ -66,9 +64,9 @@ def _age(path: Path, newest: bool) -> tuple[str, float, int, str]:
 def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file, or of standard input for ``-``; decompressed, whatever the name of the file.
 
-    Raises
-    ------
-    SourceError: it is compressed in a format of Spark's own, or is no text. OSError: it cannot be read.
+    Raises:
+        SourceError: it is compressed in a format of Spark's own, or is no text.
+        OSError: it cannot be read.
     """
     standard = str(path) in STANDARD_INPUT
     if standard and sys.stdin.buffer.closed:

@@ -54,21 +54,20 @@ class Note:
 class QueryObservation:
     """What the recordings show of one query.
 
-    Parameters
-    ----------
-    name: of the query, or else the beginning of its identifier.
-    upstream: the query whose results it reads by a hop; None if it reads a source.
-    series: warm micro-batches, one series for each start in each recording.
-    cold: all micro-batches, with the warm-up, one series for each start in each recording.
-    setting: the gate of the last recording, as far as it was recorded or can be inferred.
-    trigger_inferred: whether the trigger was inferred from the starts of micro-batches.
-    rows_per_source_row: rows it reads for each row of the run's source.
-    latency_ms: latencies of results, one histogram per recording of a run of Penstock; empty for other queries.
-    records: all progress records, in order.
-    service_us: mean service time of an event by element, where a run of Penstock measured it.
-    events: number of events by element, for each row that the query reads.
-    instances: (time of a commit, number of instances of all keyed elements), where a run of Penstock counted them.
-    hottest: by element, the key with the most events, and its share of the element's events.
+    Args:
+        name: of the query, or else the beginning of its identifier.
+        upstream: the query whose results it reads by a hop; None if it reads a source.
+        series: warm micro-batches, one series for each start in each recording.
+        cold: all micro-batches, with the warm-up, one series for each start in each recording.
+        setting: the gate of the last recording, as far as it was recorded or can be inferred.
+        trigger_inferred: whether the trigger was inferred from the starts of micro-batches.
+        rows_per_source_row: rows it reads for each row of the run's source.
+        latency_ms: latencies of results, one histogram per recording of a run of Penstock; empty for other queries.
+        records: all progress records, in order.
+        service_us: mean service time of an event by element, where a run of Penstock measured it.
+        events: number of events by element, for each row that the query reads.
+        instances: (time of a commit, number of instances of all keyed elements), where a run of Penstock counted them.
+        hottest: by element, the key with the most events, and its share of the element's events.
     """
 
     name: str
@@ -129,12 +128,11 @@ class QueryObservation:
 class Observation:
     """What one or more recordings show.
 
-    Parameters
-    ----------
-    queries: a query comes after the query that it reads from.
-    tasks: of all queries, from an event log.
-    edges: from element to element, for a run of Penstock.
-    manifest, start: the manifest and the last start of the last recording; None if it is no run of Penstock.
+    Args:
+        queries: a query comes after the query that it reads from.
+        tasks: of all queries, from an event log.
+        edges: from element to element, for a run of Penstock.
+        manifest, start: the manifest and the last start of the last recording; None if it is no run of Penstock.
     """
 
     queries: tuple[QueryObservation, ...]
@@ -147,9 +145,8 @@ class Observation:
     def plot(self, query: str | None = None) -> "Plot":
         """Draw durations, rate and waiting rows over time: a matplotlib figure, which a notebook shows.
 
-        Parameters
-        ----------
-        query: which one; the first unless given.
+        Args:
+            query: which one; the first unless given.
         """
         from penstock.planner.plot import over_time  # which needs matplotlib
 
@@ -176,23 +173,20 @@ def observe(
 ) -> Observation:
     """Read one or more recordings of one query, or of one application of Penstock.
 
-    Parameters
-    ----------
-    sources: each the directory of a run of Penstock, a file of progress as JSON lines, or a Spark event log.
-    query: name, or beginning of the identifier, of the query to observe, where a recording has several.
-    cores: that the query has, where the recording does not say.
-    progress: called now and then with the bytes of a recording that have been read, and their total.
+    Args:
+        sources: each the directory of a run of Penstock, a file of progress as JSON lines, or a Spark event log.
+        query: name, or beginning of the identifier, of the query to observe, where a recording has several.
+        cores: that the query has, where the recording does not say.
+        progress: called now and then with the bytes of a recording that have been read, and their total.
 
-    Raises
-    ------
-    SourceError: a recording cannot be read or has no progress.
-    ConfigurationError: it has several queries and none was chosen, or it lacks the chosen one.
+    Raises:
+        SourceError: a recording cannot be read or has no progress.
+        ConfigurationError: it has several queries and none was chosen, or it lacks the chosen one.
 
-    Examples
-    --------
-    >>> seen = observe("examples/recordings/digests-1.jsonl").queries[0]
-    >>> seen.setting.trigger, seen.latency_kind
-    (1.0, 'derived')
+    Examples:
+        >>> seen = observe("examples/recordings/digests-1.jsonl").queries[0]
+        >>> seen.setting.trigger, seen.latency_kind
+        (1.0, 'derived')
     """
     if not sources:
         raise ConfigurationError("observe() needs at least one recording: the directory of a run, or a file of progress.")
@@ -209,9 +203,8 @@ def observe(
 def observe_running(directory: Path, records: Sequence[Record], ledgers: Mapping[str, Sequence[BatchRecord]]) -> Observation:
     """Observe a run of Penstock that goes on, from its progress and, by group, its committed micro-batches so far.
 
-    Raises
-    ------
-    ConfigurationError: a group reads from several groups, which is not modelled.
+    Raises:
+        ConfigurationError: a group reads from several groups, which is not modelled.
     """
     recording = _Recording.made(Found(directory, list(records)))
     recording.ledgers = {name: list(ledgers.get(name, ())) for name in recording.queries}

@@ -29,10 +29,11 @@ class SharedDriver:
 class Packing:
     """The answer of `pack`.
 
-    Parameters
-    ----------
-    drivers: with their applications. fewest: a certified lower bound on the number of drivers, given the predictions.
-    bounds: on the p95 by application, seconds. cores: of each driver.
+    Args:
+        drivers: with their applications.
+        fewest: a certified lower bound on the number of drivers, given the predictions.
+        bounds: on the p95 by application, seconds.
+        cores: of each driver.
     """
 
     drivers: tuple[SharedDriver, ...]
@@ -75,14 +76,12 @@ def pack(
     it fits, the heaviest first; then a lower bound on the drivers comes from the cores that are kept busy, and from
     applications of which no two fit on one driver.
 
-    Parameters
-    ----------
-    bound: on the p95 of each application, seconds; if left out, 1.1 times its p95 alone.
-    progress: called with the number of drivers that have been simulated.
+    Args:
+        bound: on the p95 of each application, seconds; if left out, 1.1 times its p95 alone.
+        progress: called with the number of drivers that have been simulated.
 
-    Raises
-    ------
-    ConfigurationError: there is no application, two have the same name, or one misses its bound even alone.
+    Raises:
+        ConfigurationError: there is no application, two have the same name, or one misses its bound even alone.
     """
     names = [load.name for load in loads]
     if not names or len(set(names)) < len(names):

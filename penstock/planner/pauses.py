@@ -33,12 +33,13 @@ many micro-batches. clock: a fixed time, once in so many seconds."""
 class Pauses:
     """Pauses among the micro-batches that were recorded.
 
-    Parameters
-    ----------
-    which: whether each micro-batch had a pause. lasting: seconds of the pause, beyond the fit; 0 where there is none.
-    gap: mean seconds of the recordings per pause.
-    weights: probabilities of the `KINDS`. kind: the one that is used.
-    often: how often pauses recur, as a multiple of how often they were recorded.
+    Args:
+        which: whether each micro-batch had a pause.
+        lasting: seconds of the pause, beyond the fit; 0 where there is none.
+        gap: mean seconds of the recordings per pause.
+        weights: probabilities of the `KINDS`.
+        kind: the one that is used.
+        often: how often pauses recur, as a multiple of how often they were recorded.
     """
 
     which: NDArray[np.bool_]

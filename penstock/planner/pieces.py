@@ -48,10 +48,9 @@ def in_moments(series: Sequence[tuple[tuple[Real, Real], tuple[Real, Real]]]) ->
     so the window before rows that have just come is empty, and that with them is short. Rows that come at one moment are called
     a piece below. Pieces at even distances are returned as such.
 
-    Parameters
-    ----------
-    series: of each recording, the widths (seconds) and rows of its windows; and the same, where a window that ends at a trigger
-        without rows is a window of its own.
+    Args:
+        series: of each recording, the widths (seconds) and rows of its windows; and the same, where a window that ends at a
+            trigger without rows is a window of its own.
     """
     shown = [split for whole, split in series if scatter(split) > MOMENTS * max(scatter(whole), 1.0) or _in_pieces(*split)]
     if not shown:

@@ -26,10 +26,10 @@ VERSION = 1
 class SourceGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """When a source lets rows into a micro-batch, and how many; None leaves the application's own value.
 
-    Parameters
-    ----------
-    min_rows: rows that open the gate (K). max_delay_s: seconds after which one row opens it.
-    max_rows: most rows in a micro-batch.
+    Args:
+        min_rows: rows that open the gate (K).
+        max_delay_s: seconds after which one row opens it.
+        max_rows: most rows in a micro-batch.
     """
 
     min_rows: int | None = None
@@ -49,18 +49,20 @@ class SourceGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How to run an application.
 
-    Parameters
-    ----------
-    version: of the file format.
-    application, topology: the application's name, and a digest of its elements and streams; None for a query that is not
-        Penstock's: no run can obey its plan.
-    trigger_s: seconds between the starts of micro-batches; 0 starts one as soon as the last is over.
-    sources: gates by name of the source. groups: a group's name by element; empty for all in one.
-    cores: of a local master; None for all that there are.
-    goal: of the plan, as ``{"p95": 2.0}`` in seconds, or ``{"holding_cost": c1, "transfer_cost": c2}``.
-    expected: predicted figures by name, with 90% bands. holds_to: rows per second up to which the goal is expected to be met.
-    because: the reason in a sentence. assumed: sentences on what the prediction assumes besides the recordings.
-    made, recordings: when the plan was made, and from which recordings.
+    Args:
+        version: of the file format.
+        application, topology: the application's name, and a digest of its elements and streams; None for a query that is not
+            Penstock's: no run can obey its plan.
+        trigger_s: seconds between the starts of micro-batches; 0 starts one as soon as the last is over.
+        sources: gates by name of the source.
+        groups: a group's name by element; empty for all in one.
+        cores: of a local master; None for all that there are.
+        goal: of the plan, as ``{"p95": 2.0}`` in seconds, or ``{"holding_cost": c1, "transfer_cost": c2}``.
+        expected: predicted figures by name, with 90% bands.
+        holds_to: rows per second up to which the goal is expected to be met.
+        because: the reason in a sentence.
+        assumed: sentences on what the prediction assumes besides the recordings.
+        made, recordings: when the plan was made, and from which recordings.
     """
 
     version: int = VERSION
@@ -104,9 +106,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def write(self, path: Path) -> None:
         """Write the plan to a file.
 
-        Raises
-        ------
-        SinkError: the file cannot be written.
+        Raises:
+            SinkError: the file cannot be written.
         """
         try:
             durable.write(path, self.text, 0o666)
@@ -116,10 +117,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def applied(self, topology: Topology, options: RunOptions) -> RunOptions:
         """The options of a run that obeys the plan.
 
-        Raises
-        ------
-        ConfigurationError: the plan is for another application or other code, names an element or source that does not exist,
-            or sets an option that is given, too; or the machine has too few cores.
+        Raises:
+            ConfigurationError: the plan is for another application or other code, names an element or source that does not
+                exist, or sets an option that is given, too; or the machine has too few cores.
         """
         if self.application is None:
             raise ConfigurationError(
@@ -198,9 +198,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 def read_plan(path: Path) -> Plan:
     """Read a plan from its file.
 
-    Raises
-    ------
-    SourceError: the file is missing or no JSON. ConfigurationError: it is no valid plan; says where, and what is allowed.
+    Raises:
+        SourceError: the file is missing or no JSON.
+        ConfigurationError: it is no valid plan; says where, and what is allowed.
     """
     try:
         content = path.read_bytes()

@@ -33,13 +33,13 @@ PATIENCE = (0.5, 1.0, 2.0, 4.0)
 class Planning:
     """A plan, and the evidence for it.
 
-    Parameters
-    ----------
-    plan: to be written, edited and run. goal: of the plan.
-    today, chosen: predictions; ``today`` is None if the query does not keep up at its present setting.
-    tried: predictions, without bands, of the settings that were tried.
-    verdicts: what limits the query as it was recorded, the gravest first.
-    grouping: whether it would pay to divide the elements among queries; None if that is not known.
+    Args:
+        plan: to be written, edited and run.
+        goal: of the plan.
+        today, chosen: predictions; ``today`` is None if the query does not keep up at its present setting.
+        tried: predictions, without bands, of the settings that were tried.
+        verdicts: what limits the query as it was recorded, the gravest first.
+        grouping: whether it would pay to divide the elements among queries; None if that is not known.
     """
 
     plan: Plan
@@ -65,23 +65,20 @@ def make_plan(
 ) -> Planning:
     """Choose how to run an application.
 
-    Parameters
-    ----------
-    goal: a bound on a latency, which is met with the fewest micro-batches; or prices, for the least cost.
-    what_if: a rate, arrivals or cores other than those recorded.
-    fewest_cores: whether to plan for the fewest cores with which a bound can be met.
-    recordings: names of the recordings, for the plan to list.
+    Args:
+        goal: a bound on a latency, which is met with the fewest micro-batches; or prices, for the least cost.
+        what_if: a rate, arrivals or cores other than those recorded.
+        fewest_cores: whether to plan for the fewest cores with which a bound can be met.
+        recordings: names of the recordings, for the plan to list.
 
-    Raises
-    ------
-    ConfigurationError: no prediction can be made, or the goal cannot be met: says what can be met, and what is missing.
+    Raises:
+        ConfigurationError: no prediction can be made, or the goal cannot be met: says what can be met, and what is missing.
 
-    Examples
-    --------
-    >>> from penstock.planner import Target, observe
-    >>> plan = make_plan(observe("examples/recordings/digests-1.jsonl"), Target("p95", 5.0)).plan
-    >>> plan.trigger_s > 1
-    True
+    Examples:
+        >>> from penstock.planner import Target, observe
+        >>> plan = make_plan(observe("examples/recordings/digests-1.jsonl"), Target("p95", 5.0)).plan
+        >>> plan.trigger_s > 1
+        True
     """
     calibration = calibrate(observation)
     if isinstance(goal, Prices):

@@ -26,19 +26,18 @@ DAY_S = 86_400.0
 class Prediction:
     """The expected effect of a setting. All figures are predicted, from recordings and the ``assumptions``.
 
-    Parameters
-    ----------
-    setting: the setting that was asked for, completed with the recorded values.
-    rate: rows per second.
-    mean, p50, p95, p99: of a row's latency, from its arrival until its results are visible, seconds.
-    backlog: mean number of rows that wait or are in a micro-batch.
-    utilisation: share of the time during which a micro-batch runs, of the busiest query.
-    throughput_limit: rows per second beyond which the backlog grows without bound.
-    rows_per_batch, batches_per_day: of the first query. files_per_day: of all queries, one per partition and
-        micro-batch, as Spark's file sinks write them.
-    method: by which the latencies were computed.
-    replicates: by name, latencies and throughput limits of simulated runs as long as the recording, for `band`.
-    assumptions: sentences on what is assumed and no recording shows.
+    Args:
+        setting: the setting that was asked for, completed with the recorded values.
+        rate: rows per second.
+        mean, p50, p95, p99: of a row's latency, from its arrival until its results are visible, seconds.
+        backlog: mean number of rows that wait or are in a micro-batch.
+        utilisation: share of the time during which a micro-batch runs, of the busiest query.
+        throughput_limit: rows per second beyond which the backlog grows without bound.
+        rows_per_batch, batches_per_day: of the first query.
+        files_per_day: of all queries, one per partition and micro-batch, as Spark's file sinks write them.
+        method: by which the latencies were computed.
+        replicates: by name, latencies and throughput limits of simulated runs as long as the recording, for `band`.
+        assumptions: sentences on what is assumed and no recording shows.
     """
 
     setting: Setting
@@ -65,9 +64,8 @@ class Prediction:
     def band(self, name: str, level: float = 0.9) -> tuple[float, float]:
         """The interval that contains, with probability ``level``, a figure measured for as long as the recording.
 
-        Parameters
-        ----------
-        name: ``"mean"``, ``"p50"``, ``"p95"`` or ``"p99"``, seconds; or ``"throughput_limit"``, rows per second.
+        Args:
+            name: ``"mean"``, ``"p50"``, ``"p95"`` or ``"p99"``, seconds; or ``"throughput_limit"``, rows per second.
         """
         name = parameter.one_of("name", name, (*LATENCIES, LIMIT))
         level = parameter.fraction("level", level)

@@ -10,19 +10,16 @@ from penstock.queueing import parameter
 class Prices:
     """Two prices in the same unit, whichever that is.
 
-    Parameters
-    ----------
-    holding: c1, per second of a row that waits or is in a micro-batch; above 0, or else it would pay never to run one.
-    transfer: c2, per micro-batch: its object-store calls, its files, its core-seconds.
+    Args:
+        holding: c1, per second of a row that waits or is in a micro-batch; above 0, or else it would pay never to run one.
+        transfer: c2, per micro-batch: its object-store calls, its files, its core-seconds.
 
-    Raises
-    ------
-    ConfigurationError: a price is out of its range.
+    Raises:
+        ConfigurationError: a price is out of its range.
 
-    Examples
-    --------
-    >>> Prices(holding=1e-6, transfer=0.002)
-    Prices(holding=1e-06, transfer=0.002)
+    Examples:
+        >>> Prices(holding=1e-6, transfer=0.002)
+        Prices(holding=1e-06, transfer=0.002)
     """
 
     holding: float

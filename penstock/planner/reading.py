@@ -41,9 +41,8 @@ OF_STREAMS = {"batchTime", "inputSize", "processingTime"}
 class Task(NamedTuple):
     """A task, from an event log; times in seconds.
 
-    Parameters
-    ----------
-    query: the identifier of the streaming query whose job the task is of; empty where the log does not say it.
+    Args:
+        query: the identifier of the streaming query whose job the task is of; empty where the log does not say it.
     """
 
     stage: int
@@ -56,14 +55,14 @@ class Task(NamedTuple):
 class Found:
     """The contents of a recording.
 
-    Parameters
-    ----------
-    records: progress records in the order of the file.
-    unread: sentences on files of a directory that are left out.
-    torn: number of objects that are cut off, or look like progress and are not.
-    odd: number of progress records that are left out because their times or durations are impossible.
-    earlier: number of progress records that are left out because there are too many.
-    tasks: from an event log. queries_of: by stage, the identifier of the query whose job it is of.
+    Args:
+        records: progress records in the order of the file.
+        unread: sentences on files of a directory that are left out.
+        torn: number of objects that are cut off, or look like progress and are not.
+        odd: number of progress records that are left out because their times or durations are impossible.
+        earlier: number of progress records that are left out because there are too many.
+        tasks: from an event log.
+        queries_of: by stage, the identifier of the query whose job it is of.
     """
 
     path: Path
@@ -79,13 +78,11 @@ class Found:
 def find(path: Path, progress: Progress | None = None) -> Found:
     """Read the progress records of a recording.
 
-    Parameters
-    ----------
-    progress: called now and then with the bytes that have been read and their total; approximate for a compressed file.
+    Args:
+        progress: called now and then with the bytes that have been read and their total; approximate for a compressed file.
 
-    Raises
-    ------
-    SourceError: there are none; says what can be read.
+    Raises:
+        SourceError: there are none; says what can be read.
     """
     found = Found(path)
     last: deque[bytes] = deque(maxlen=MOST)  # kept as JSON, which takes a tenth of the memory

@@ -26,12 +26,13 @@ STEADY_CYCLES = 200
 class Recovery:
     """The course after an outage or a step; all predicted. Times are in seconds from the outage's end, or from the step.
 
-    Parameters
-    ----------
-    seconds: until the latency is usual again, the median of runs. low, high: bounds of it in 90% of the runs of models that
-        the recordings also allow; infinite where these do not keep up.
-    usual_p95: of the latency once it is steady again; a step of the rate changes it.
-    times, backlog, latency: of the median run, at the end of each micro-batch: rows that wait, and the oldest row's latency.
+    Args:
+        seconds: until the latency is usual again, the median of runs.
+        low, high: bounds of it in 90% of the runs of models that the recordings also allow; infinite where these do not keep
+            up.
+        usual_p95: of the latency once it is steady again; a step of the rate changes it.
+        times, backlog, latency: of the median run, at the end of each micro-batch: rows that wait, and the oldest row's
+            latency.
     """
 
     seconds: float
@@ -54,24 +55,21 @@ def recover(
 ) -> Recovery:
     """Predict the recovery from an outage, after which a backlog waits, or from a step in the rate.
 
-    Parameters
-    ----------
-    outage: seconds during which rows arrive and nothing runs.
-    restart: whether the query is started anew after the outage, with the warm-up that was recorded.
-    step: factor of the rate from the beginning of the outage on; without an outage, from time 0 on.
+    Args:
+        outage: seconds during which rows arrive and nothing runs.
+        restart: whether the query is started anew after the outage, with the warm-up that was recorded.
+        step: factor of the rate from the beginning of the outage on; without an outage, from time 0 on.
 
-    Raises
-    ------
-    ConfigurationError: neither an outage nor a step is given, or there are several queries.
-    UnstableServerError: the query does not keep up with the rate after the step, so it never recovers.
+    Raises:
+        ConfigurationError: neither an outage nor a step is given, or there are several queries.
+        UnstableServerError: the query does not keep up with the rate after the step, so it never recovers.
 
-    Examples
-    --------
-    >>> from penstock.planner import Setting, calibrate, observe
-    >>> seen = observe("examples/recordings/digests-1.jsonl", "examples/recordings/digests-2.jsonl")
-    >>> after = recover(calibrate(seen), Setting(rate=500), outage=60.0)
-    >>> after.low <= after.seconds <= after.high
-    True
+    Examples:
+        >>> from penstock.planner import Setting, calibrate, observe
+        >>> seen = observe("examples/recordings/digests-1.jsonl", "examples/recordings/digests-2.jsonl")
+        >>> after = recover(calibrate(seen), Setting(rate=500), outage=60.0)
+        >>> after.low <= after.seconds <= after.high
+        True
     """
     outage = parameter.rate("outage", outage, zero=True)
     step = parameter.rate("step", step)

@@ -70,16 +70,19 @@ TRIGGERS_S = (
 class Series:
     """Micro-batches with data, in order; every array has one entry per micro-batch. Times are in seconds since the epoch.
 
-    Parameters
-    ----------
-    numbers: of the micro-batches. started, ended: when their triggers did.
-    admitted: when it was fixed which rows they take. visible: when their results became visible.
-    rows: taken. waiting: rows that were there and left for later. keys: number of distinct keys, nan where unknown.
-    whole: whether the progress of the micro-batch before was recorded, too.
-    outstanding: files, bytes or rows that were left for later; nan where the source does not say.
-    gated: whether all its sources may hold rows back.
-    empty, again, since: when, after the micro-batch before, a trigger was reported to find nothing for the first, the second
-        and the last time; nan where no such report is known.
+    Args:
+        numbers: of the micro-batches.
+        started, ended: when their triggers did.
+        admitted: when it was fixed which rows they take.
+        visible: when their results became visible.
+        rows: taken.
+        waiting: rows that were there and left for later.
+        keys: number of distinct keys, nan where unknown.
+        whole: whether the progress of the micro-batch before was recorded, too.
+        outstanding: files, bytes or rows that were left for later; nan where the source does not say.
+        gated: whether all its sources may hold rows back.
+        empty, again, since: when, after the micro-batch before, a trigger was reported to find nothing for the first, the
+            second and the last time; nan where no such report is known.
     """
 
     numbers: Real
@@ -164,9 +167,8 @@ class Series:
     def windows(self, *, quiet: bool = False) -> tuple[Real, Real]:
         """The windows between successive admissions: their seconds, and the rows that arrived in them.
 
-        Parameters
-        ----------
-        quiet: whether to split a window where a trigger found nothing (not for a source whose gate holds rows back).
+        Args:
+            quiet: whether to split a window where a trigger found nothing (not for a source whose gate holds rows back).
         """
         begins, ends = self.admitted[:-1], self.admitted[1:]
         counts = np.maximum(self.rows[1:] + np.diff(self.waiting), 0.0)
@@ -242,10 +244,9 @@ class Series:
 def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
     """Make the series of one start of a query.
 
-    Parameters
-    ----------
-    records: of one run identifier, in order.
-    visible: by micro-batch, when its results became visible; where that is not known, the end of the sink's work counts.
+    Args:
+        records: of one run identifier, in order.
+        visible: by micro-batch, when its results became visible; where that is not known, the end of the sink's work counts.
     """
     ran = [record for record in records if record.ran]
     latest = {record.number: record for record in ran}  # of a repeated micro-batch the last record counts

@@ -20,26 +20,23 @@ Arrivals = str | float | Sequence[float]
 class Setting:
     """The setting that a prediction is for; fields that are left out stay as they were recorded.
 
-    Parameters
-    ----------
-    trigger: time between the starts of micro-batches (Spark's ``processingTime``), as ``"2 seconds"`` or in seconds; 0
-        starts one as soon as the last is over.
-    rate: rows per second, or a multiple of what was recorded, as ``"2x"``.
-    min_rows: rows that open the gate (``minOffsetsPerTrigger``, ``min_rows=``).
-    max_delay: time after which one row opens it (``maxTriggerDelay``, ``max_delay=``).
-    max_rows: most rows in a micro-batch (``maxOffsetsPerTrigger``, ``max_rows=``).
-    arrivals: ``"poisson"``; a number, the squared coefficient of variation of the gaps; or times in seconds, which are
-        replayed and sped up to the rate.
-    cores, partitions: of the query.
+    Args:
+        trigger: time between the starts of micro-batches (Spark's ``processingTime``), as ``"2 seconds"`` or in seconds; 0
+            starts one as soon as the last is over.
+        rate: rows per second, or a multiple of what was recorded, as ``"2x"``.
+        min_rows: rows that open the gate (``minOffsetsPerTrigger``, ``min_rows=``).
+        max_delay: time after which one row opens it (``maxTriggerDelay``, ``max_delay=``).
+        max_rows: most rows in a micro-batch (``maxOffsetsPerTrigger``, ``max_rows=``).
+        arrivals: ``"poisson"``; a number, the squared coefficient of variation of the gaps; or times in seconds, which are
+            replayed and sped up to the rate.
+        cores, partitions: of the query.
 
-    Raises
-    ------
-    ConfigurationError: a value is out of its range.
+    Raises:
+        ConfigurationError: a value is out of its range.
 
-    Examples
-    --------
-    >>> Setting(trigger="2 seconds", min_rows=500, max_delay="10 s").options()["minOffsetsPerTrigger"]
-    '500'
+    Examples:
+        >>> Setting(trigger="2 seconds", min_rows=500, max_delay="10 s").options()["minOffsetsPerTrigger"]
+        '500'
     """
 
     trigger: Duration | None = None

@@ -22,11 +22,13 @@ FAR = 2.0
 class Speed:
     """How long micro-batches last, relative to the calibration.
 
-    Parameters
-    ----------
-    factor: durations over those of the calibration. error: its relative standard deviation.
-    at: when the last observed micro-batch ended, seconds since the epoch. batches: number of observed micro-batches.
-    relaxation: seconds in which a deviation shrinks to 37%. usual: relative standard deviation in the long run.
+    Args:
+        factor: durations over those of the calibration.
+        error: its relative standard deviation.
+        at: when the last observed micro-batch ended, seconds since the epoch.
+        batches: number of observed micro-batches.
+        relaxation: seconds in which a deviation shrinks to 37%.
+        usual: relative standard deviation in the long run.
     """
 
     factor: float
@@ -50,9 +52,9 @@ class Speed:
 def follow(durations: DurationModel, running: Series) -> Speed | None:
     """The speed of a run, from its micro-batches but the first, which is cold; None if there are no others.
 
-    Parameters
-    ----------
-    durations: the calibrated model. running: the micro-batches of the run that is followed.
+    Args:
+        durations: the calibrated model.
+        running: the micro-batches of the run that is followed.
     """
     shown = running[1:]
     if not len(shown):

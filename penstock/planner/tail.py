@@ -19,9 +19,8 @@ HEAVY, HEAVIEST = 4.0, 1.3
 class HeavyTail:
     """Values from ``threshold`` on fall off as ``x ** -index`` and are redrawn; with an infinite index none are.
 
-    Parameters
-    ----------
-    count: number of values that the index was estimated from.
+    Args:
+        count: number of values that the index was estimated from.
     """
 
     threshold: float

@@ -14,9 +14,9 @@ COMPARED = 1_000
 class Trend:
     """A robust straight line (Theil and Sen's) through values over time.
 
-    Parameters
-    ----------
-    change: from the first value to the last, relative to the median. p: probability of such an order by chance (Kendall's).
+    Args:
+        change: from the first value to the last, relative to the median.
+        p: probability of such an order by chance (Kendall's).
     """
 
     change: float

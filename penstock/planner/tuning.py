@@ -86,10 +86,9 @@ QUICK, FEW = 24, 4
 class Target:
     """A bound on a figure of the latency, such as a ``p95`` of 5 seconds.
 
-    Examples
-    --------
-    >>> Target("p95", 5.0)
-    Target(name='p95', seconds=5.0)
+    Examples:
+        >>> Target("p95", 5.0)
+        Target(name='p95', seconds=5.0)
     """
 
     name: str
@@ -100,21 +99,21 @@ class Target:
 class Tuning:
     """The answer of `tune`.
 
-    Parameters
-    ----------
-    target: the bound that was asked for.
-    measured: today's latency by name, seconds; empty where it is not known.
-    today, chosen: predictions; None where the recording allows none, the query does not keep up, or no setting will do.
-    feasible: whether a setting of the gate meets the target; None where the recording does not tell.
-    verdicts: what limits the query, the gravest first.
-    sure: whether the whole band of the choice meets the target.
-    reason: why this choice was made, or why none, in a sentence.
-    max_rate: rows per second up to which the choice is expected to meet the target; None if the cost per row is not known.
-    cores_missing: multiple of today's parallel speed at which the target could be met; None where it can be, or never.
-    tried: predictions without bands for each trigger that was tried.
-    besides: what else would make micro-batches shorter, in a sentence; mostly empty.
-    doubted: whether the model does not reproduce what the recorded setting does.
-    latency_kind: ``"measured"`` or ``"derived"``: how today's latency is known. latency_of: the kind in words, with counts.
+    Args:
+        target: the bound that was asked for.
+        measured: today's latency by name, seconds; empty where it is not known.
+        today, chosen: predictions; None where the recording allows none, the query does not keep up, or no setting will do.
+        feasible: whether a setting of the gate meets the target; None where the recording does not tell.
+        verdicts: what limits the query, the gravest first.
+        sure: whether the whole band of the choice meets the target.
+        reason: why this choice was made, or why none, in a sentence.
+        max_rate: rows per second up to which the choice is expected to meet the target; None if the cost per row is not known.
+        cores_missing: multiple of today's parallel speed at which the target could be met; None where it can be, or never.
+        tried: predictions without bands for each trigger that was tried.
+        besides: what else would make micro-batches shorter, in a sentence; mostly empty.
+        doubted: whether the model does not reproduce what the recorded setting does.
+        latency_kind: ``"measured"`` or ``"derived"``: how today's latency is known.
+        latency_of: the kind in words, with counts.
     """
 
     target: Target
@@ -171,9 +170,8 @@ class Tuning:
     def plot(self) -> "Plot":
         """Draw the latency over the trigger interval: a matplotlib figure, which a notebook shows.
 
-        Raises
-        ------
-        ConfigurationError: no prediction can be made from the recording.
+        Raises:
+            ConfigurationError: no prediction can be made from the recording.
         """
         if not self.tried:
             raise ConfigurationError(f"There is no curve to draw. {self.reason}")
@@ -217,21 +215,18 @@ class Tuning:
 def tune(observation: Observation, target: Target, what_if: Setting | None = None, *, now: float | None = None) -> Tuning:
     """Choose the gate that meets a target with the fewest micro-batches, which are what costs.
 
-    Parameters
-    ----------
-    what_if: a rate, arrivals or cores other than those recorded.
-    now: seconds since the epoch, if the recorded query goes on: it is then modelled at its present speed.
+    Args:
+        what_if: a rate, arrivals or cores other than those recorded.
+        now: seconds since the epoch, if the recorded query goes on: it is then modelled at its present speed.
 
-    Raises
-    ------
-    ConfigurationError: the target or the setting is not valid.
+    Raises:
+        ConfigurationError: the target or the setting is not valid.
 
-    Examples
-    --------
-    >>> from penstock.planner import Target, observe
-    >>> recorded = [f"examples/recordings/digests-{number}.jsonl" for number in (1, 2)]
-    >>> tune(observe(*recorded), Target("p95", 5.0)).headline
-    'A p95 of 5 s can be met.'
+    Examples:
+        >>> from penstock.planner import Target, observe
+        >>> recorded = [f"examples/recordings/digests-{number}.jsonl" for number in (1, 2)]
+        >>> tune(observe(*recorded), Target("p95", 5.0)).headline
+        'A p95 of 5 s can be met.'
     """
     if target.name not in TARGETS or not target.seconds > 0:
         raise ConfigurationError(
@@ -299,9 +294,8 @@ def _contradiction(answer: Tuning, measured: dict[str, float], what_if: Setting 
 def choose(calibration: Calibration, target: Target, what_if: Setting | None = None, *, fine: bool = False) -> Tuning:
     """Answer as `tune` does, from a calibration; the answer has no measured figures and no verdicts.
 
-    Parameters
-    ----------
-    fine: also search between the round trigger intervals for the longest that meets the target, within 2%.
+    Args:
+        fine: also search between the round trigger intervals for the longest that meets the target, within 2%.
     """
     base = calibration.complete(what_if)
     today = _predicted(calibration, base)

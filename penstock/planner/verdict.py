@@ -76,11 +76,10 @@ class _Evidence:
 def verdicts(observation: Observation) -> list[Verdict]:
     """All verdicts on the queries, the gravest first; if nothing limits them, one that says so.
 
-    Examples
-    --------
-    >>> from penstock.planner import observe
-    >>> [verdict.kind for verdict in verdicts(observe("examples/recordings/digests-1.jsonl"))]
-    ['healthy']
+    Examples:
+        >>> from penstock.planner import observe
+        >>> [verdict.kind for verdict in verdicts(observe("examples/recordings/digests-1.jsonl"))]
+        ['healthy']
     """
     all_verdicts = [verdict for query in observation.queries for verdict in _of(query, _own(query, observation.tasks))]
     grave = [verdict for verdict in all_verdicts if verdict.kind != "healthy"]

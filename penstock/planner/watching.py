@@ -20,9 +20,8 @@ from penstock.planner.tuning import Target, Tuning, tune
 class Watching:
     """Writes the progress of a session's queries to a file, and observes, predicts and tunes from it; see `watch`.
 
-    Parameters
-    ----------
-    path: the file of progress as JSON lines, which ``penstock tune`` reads, too.
+    Args:
+        path: the file of progress as JSON lines, which ``penstock tune`` reads, too.
     """
 
     def __init__(self, spark: Any, path: Path) -> None:
@@ -72,20 +71,18 @@ class Watching:
 def watch(spark: Any, path: str | Path = "progress.jsonl") -> Watching:
     """Record the progress of all streaming queries of a session from now on.
 
-    Parameters
-    ----------
-    spark: the session. path: the file to append to.
+    Args:
+        spark: the session.
+        path: the file to append to.
 
-    Raises
-    ------
-    SinkError: the file cannot be written.
+    Raises:
+        SinkError: the file cannot be written.
 
-    Examples
-    --------
-    In a notebook::
+    Examples:
+        In a notebook::
 
-        watching = penstock.watch(spark)
-        ...  # the query runs
-        watching.tune(p95="5 seconds").options
+            watching = penstock.watch(spark)
+            ...  # the query runs
+            watching.tune(p95="5 seconds").options
     """
     return Watching(spark, Path(path))

@@ -34,10 +34,9 @@ _BEYOND_DOUBLES = 46.0  # -log of a probability that is lost when added to 1 in 
 class Boundary:
     """Probabilities of the states with an empty internal queue and the processor ready.
 
-    Parameters
-    ----------
-    probabilities: pi_{0,j}, shape (K,), or shorter if the others are negligible.
-    timer_flows: tau pi_{0,j} for j >= 1, in timer transfers per second (0 at j = 0); finite where tau is infinite.
+    Args:
+        probabilities: pi_{0,j}, shape (K,), or shorter if the others are negligible.
+        timer_flows: tau pi_{0,j} for j >= 1, in timer transfers per second (0 at j = 0); finite where tau is infinite.
     """
 
     probabilities: Real
@@ -66,9 +65,8 @@ def phase_cycle(server: "StreamServer") -> float:
 def solve_boundary(server: "StreamServer") -> Boundary:
     """Find the boundary probabilities of a stable server.
 
-    Raises
-    ------
-    NotSolvableError: more than 30,000 phases are needed, or the iteration stalled.
+    Raises:
+        NotSolvableError: more than 30,000 phases are needed, or the iteration stalled.
     """
     if server.effective_batch_size == 1:
         return Boundary(np.ones(1), np.zeros(1)).normalised(server)

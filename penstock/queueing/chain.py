@@ -29,10 +29,9 @@ _LARGEST_CHAIN = 3_000_000
 class Arrivals:
     """A Markovian arrival process: some transitions of a modulating chain with A states bring a job.
 
-    Parameters
-    ----------
-    with_job: rates of the transitions that bring a job, per second, shape (A, A), diagonal included.
-    without_job: rates of the other transitions, shape (A, A); the diagonal is ignored.
+    Args:
+        with_job: rates of the transitions that bring a job, per second, shape (A, A), diagonal included.
+        without_job: rates of the other transitions, shape (A, A); the diagonal is ignored.
     """
 
     with_job: Real
@@ -48,11 +47,10 @@ class Arrivals:
 class Chain:
     """Steady state of the truncated chain.
 
-    Parameters
-    ----------
-    ready: pi_{i,j}, shape (m + 1, K): i jobs in the internal queue, j in the external queue, the processor ready.
-    blocked: r_n, shape (m + K + 1,): n jobs in both queues, a transfer under way.
-    transfers: transfers started per second, summed over the transitions that start one.
+    Args:
+        ready: pi_{i,j}, shape (m + 1, K): i jobs in the internal queue, j in the external queue, the processor ready.
+        blocked: r_n, shape (m + K + 1,): n jobs in both queues, a transfer under way.
+        transfers: transfers started per second, summed over the transitions that start one.
     """
 
     ready: Real
@@ -79,14 +77,12 @@ def solve_chain(
 ) -> Chain:
     """Solve the chain, doubling its truncation until the mean number of jobs changes by less than ``tolerance``, relatively.
 
-    Parameters
-    ----------
-    truncation: solve once, with this many levels, instead.
-    arrivals: the arrival process, by default Poisson at the server's rate.
+    Args:
+        truncation: solve once, with this many levels, instead.
+        arrivals: the arrival process, by default Poisson at the server's rate.
 
-    Raises
-    ------
-    NotSolvableError: more than 3 million states would be needed.
+    Raises:
+        NotSolvableError: more than 3 million states would be needed.
     """
     arrivals = arrivals or Arrivals.poisson(server.arrival_rate)
     if math.isinf(server.effective_batch_size):
@@ -117,9 +113,8 @@ def _require_affordable(states: int, size: int) -> None:
 def truncated_chain(server: "StreamServer", level: int, arrivals: Arrivals) -> Chain:
     """Solve the balance equations (9)-(13) or (28)-(34) with at most ``level`` jobs in the internal queue.
 
-    Raises
-    ------
-    NotSolvableError: the timer rate is infinite.
+    Raises:
+        NotSolvableError: the timer rate is infinite.
     """
     if math.isinf(server.timer_rate):
         raise NotSolvableError("method='chain' needs a finite timer_rate; give a large one, or use method='auto'.")

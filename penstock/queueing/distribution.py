@@ -36,10 +36,9 @@ class Distribution(Protocol):
 class Exponential:
     """The memoryless distribution, scv 1.
 
-    Examples
-    --------
-    >>> Exponential(0.5).scv
-    1.0
+    Examples:
+        >>> Exponential(0.5).scv
+        1.0
     """
 
     mean: float
@@ -62,10 +61,9 @@ class Exponential:
 class Deterministic:
     """Always the same value, scv 0.
 
-    Examples
-    --------
-    >>> Deterministic(2.0).scv
-    0.0
+    Examples:
+        >>> Deterministic(2.0).scv
+        0.0
     """
 
     mean: float
@@ -88,10 +86,9 @@ class Deterministic:
 class Gamma:
     """Gamma of any scv; Erlang where 1 / scv is an integer.
 
-    Examples
-    --------
-    >>> Gamma(1.0, 0.25).scv  # Erlang-4
-    0.25
+    Examples:
+        >>> Gamma(1.0, 0.25).scv  # Erlang-4
+        0.25
     """
 
     mean: float
@@ -112,10 +109,9 @@ class Gamma:
 class LogNormal:
     """Log-normal: the usual shape of measured batch and service times.
 
-    Examples
-    --------
-    >>> LogNormal(0.2, 0.1).mean
-    0.2
+    Examples:
+        >>> LogNormal(0.2, 0.1).mean
+        0.2
     """
 
     mean: float
@@ -143,10 +139,9 @@ class LogNormal:
 class HyperExponential:
     """Two exponentials with balanced means, scv above 1: the usual shape of bursty arrivals.
 
-    Examples
-    --------
-    >>> HyperExponential(1.0, 10.0).scv
-    10.0
+    Examples:
+        >>> HyperExponential(1.0, 10.0).scv
+        10.0
     """
 
     mean: float
@@ -182,14 +177,12 @@ class HyperExponential:
 class Empirical:
     """Measured values, drawn independently with replacement.
 
-    Parameters
-    ----------
-    values: at least one number of zero or more, not all zero.
+    Args:
+        values: at least one number of zero or more, not all zero.
 
-    Examples
-    --------
-    >>> Empirical([1.0, 2.0, 3.0]).mean
-    2.0
+    Examples:
+        >>> Empirical([1.0, 2.0, 3.0]).mean
+        2.0
     """
 
     def __init__(self, values: ArrayLike) -> None:
@@ -257,12 +250,11 @@ def is_distribution(value: object) -> bool:
 def with_scv(mean: float, scv: float) -> Distribution:
     """The usual distribution of this mean and scv: constant, gamma, exponential or hyperexponential.
 
-    Examples
-    --------
-    >>> with_scv(2.0, 1.0)
-    Exponential(mean=2.0)
-    >>> with_scv(2.0, 4.0)
-    HyperExponential(mean=2.0, scv=4.0)
+    Examples:
+        >>> with_scv(2.0, 1.0)
+        Exponential(mean=2.0)
+        >>> with_scv(2.0, 4.0)
+        HyperExponential(mean=2.0, scv=4.0)
     """
     parameter.rate("scv", scv, zero=True)
     if scv == 0:

@@ -15,11 +15,10 @@ _GROUPS = 32
 class Estimate:
     """A mean or quantile from a simulation, with its confidence interval.
 
-    Parameters
-    ----------
-    value: the point estimate.
-    half_width: half of the confidence interval's width, in the same unit.
-    confidence: the probability that the interval covers the true value.
+    Args:
+        value: the point estimate.
+        half_width: half of the confidence interval's width, in the same unit.
+        confidence: the probability that the interval covers the true value.
     """
 
     value: float

@@ -46,26 +46,22 @@ def log1p(x: Complex) -> Complex:
 def descent(size: int, log_ascent: Callable[[Complex], Complex], outer_zero: float, inner_zero: float = 1.0) -> Real:
     """Find phi, the coefficients of w^K modulo omega.
 
-    Parameters
-    ----------
-    size: K.
-    log_ascent: t -> log(1 - w^-K F(w)) at w = inner_zero exp(t), on the right half-plane.
-    outer_zero: log of the smallest zero of 1 - w^-K F beyond ``inner_zero``, relative to it; positive.
-    inner_zero: the largest zero in the disc, real; 1 where F is a probability generating function.
+    Args:
+        size: K.
+        log_ascent: t -> log(1 - w^-K F(w)) at w = inner_zero exp(t), on the right half-plane.
+        outer_zero: log of the smallest zero of 1 - w^-K F beyond ``inner_zero``, relative to it; positive.
+        inner_zero: the largest zero in the disc, real; 1 where F is a probability generating function.
 
-    Returns
-    -------
-    phi: array of ``size`` numbers; phi_j is scaled by inner_zero^(j - K), so that they always add up to 1.
+    Returns:
+        phi: array of ``size`` numbers; phi_j is scaled by inner_zero^(j - K), so that they always add up to 1.
 
-    Raises
-    ------
-    NotSolvableError: the transform would need more than 16 million points.
+    Raises:
+        NotSolvableError: the transform would need more than 16 million points.
 
-    Notes
-    -----
-    Both real zeros are divided out before the logarithm is taken, so that the transform converges near the limit of
-    stability as well as far from it. The circle's radius exceeds 1 by 2/K at most, which bounds the rounding error of
-    a coefficient by e^2 times the machine precision. The coefficients beyond K must vanish: their size is the error.
+    Notes:
+        Both real zeros are divided out before the logarithm is taken, so that the transform converges near the limit of
+        stability as well as far from it. The circle's radius exceeds 1 by 2/K at most, which bounds the rounding error of
+        a coefficient by e^2 times the machine precision. The coefficients beyond K must vanish: their size is the error.
     """
     if size == 1:
         return np.ones(1)

@@ -27,12 +27,11 @@ _NO_DELAY = math.inf
 class GateOptimum:
     """The cheapest gate found.
 
-    Parameters
-    ----------
-    server: the server with its best threshold and delay.
-    cost: c1 L + c2 T, per second.
-    steady_state: the steady state of that server.
-    profile: (threshold, delay, cost) of every gate that was tried and meets the limits, by threshold and delay.
+    Args:
+        server: the server with its best threshold and delay.
+        cost: c1 L + c2 T, per second.
+        steady_state: the steady state of that server.
+        profile: (threshold, delay, cost) of every gate that was tried and meets the limits, by threshold and delay.
     """
 
     server: MicroBatchServer
@@ -66,25 +65,23 @@ def optimize_gate(
     threshold without a delay, then the delay without a threshold (a plain trigger interval), and then, from the cheaper of
     both, the delay and the threshold in turn.
 
-    Parameters
-    ----------
-    server: gives all parameters but the threshold and the delay, which are not used.
-    holding_cost: c1, per row and second, above 0. transfer_cost: c2, per batch.
-    max_mean_latency: gates with a longer mean latency, in seconds, are left out.
-    max_quantile: ``(p, seconds)``: gates in which more than 1 - p of the rows take longer are left out.
-    progress: called with each threshold and delay that is tried.
+    Args:
+        server: gives all parameters but the threshold and the delay, which are not used.
+        holding_cost: c1, per row and second, above 0.
+        transfer_cost: c2, per batch.
+        max_mean_latency: gates with a longer mean latency, in seconds, are left out.
+        max_quantile: ``(p, seconds)``: gates in which more than 1 - p of the rows take longer are left out.
+        progress: called with each threshold and delay that is tried.
 
-    Raises
-    ------
-    UnstableServerError: the largest batches do not keep up.
-    ConfigurationError: no gate meets the limits, or a parameter is out of range.
+    Raises:
+        UnstableServerError: the largest batches do not keep up.
+        ConfigurationError: no gate meets the limits, or a parameter is out of range.
 
-    Examples
-    --------
-    >>> server = MicroBatchServer(arrival_rate=100, fixed=0.1, per_row=0.001)
-    >>> best = optimize_gate(server, holding_cost=1, transfer_cost=50)
-    >>> round(best.cost, 1), best.cost <= replace(server, threshold=200).solve().cost(1, 50)
-    (119.0, True)
+    Examples:
+        >>> server = MicroBatchServer(arrival_rate=100, fixed=0.1, per_row=0.001)
+        >>> best = optimize_gate(server, holding_cost=1, transfer_cost=50)
+        >>> round(best.cost, 1), best.cost <= replace(server, threshold=200).solve().cost(1, 50)
+        (119.0, True)
     """
     if not isinstance(server, MicroBatchServer):
         raise ConfigurationError(f"optimize_gate() takes a MicroBatchServer, not {type(server).__name__}.")

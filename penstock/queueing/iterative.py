@@ -24,14 +24,12 @@ def solve_iterative(server: "StreamServer", tolerance: float, truncation: int | 
     That two consecutive estimates are close is not enough, because a sweep contracts the error by only about rho. So the
     remaining error is estimated by the geometric series of the changes, and compared with ``tolerance``.
 
-    Parameters
-    ----------
-    truncation: m, the largest number of jobs in the internal queue; by default so large that the tail of the number's
-        distribution is negligible.
+    Args:
+        truncation: m, the largest number of jobs in the internal queue; by default so large that the tail of the number's
+            distribution is negligible.
 
-    Raises
-    ------
-    NotSolvableError: the timer always runs, a parameter is infinite, or a million sweeps did not suffice.
+    Raises:
+        NotSolvableError: the timer always runs, a parameter is infinite, or a million sweeps did not suffice.
     """
     if server.timer == "always" or math.isinf(server.timer_rate) or math.isinf(server.batch_size):
         raise NotSolvableError(

@@ -28,10 +28,9 @@ _LARGEST_TABLE = 50_000_000  # numbers
 class Joint:
     """Steady-state probabilities of all states but those that are negligible.
 
-    Parameters
-    ----------
-    ready: pi_{i,j}, shape (phases, levels), indexed [j, i]: j jobs outside, i inside, the processor ready.
-    blocked: r_n, shape (levels,): n jobs in both queues, a transfer under way.
+    Args:
+        ready: pi_{i,j}, shape (phases, levels), indexed [j, i]: j jobs outside, i inside, the processor ready.
+        blocked: r_n, shape (levels,): n jobs in both queues, a transfer under way.
     """
 
     ready: Real
@@ -51,9 +50,8 @@ class Joint:
 def joint_distribution(server: "StreamServer", boundary: Boundary) -> Joint:
     """Compute pi_{i,j} and r_n, to about 1e-11, up to a tail of probability below 1e-10.
 
-    Raises
-    ------
-    NotSolvableError: the table would hold more than 50 million numbers.
+    Raises:
+        NotSolvableError: the table would hold more than 50 million numbers.
     """
     phases = len(boundary.probabilities)
     levels = 1 << math.ceil(math.log2(4 * phases + 16))

@@ -27,10 +27,9 @@ _MOST_STEPS = 100_000
 class MatrixAnalytic:
     """The boundary probabilities, and the number of iterations that they took.
 
-    Parameters
-    ----------
-    boundary: pi_{0,j}.
-    steps: iterations for G.
+    Args:
+        boundary: pi_{0,j}.
+        steps: iterations for G.
     """
 
     boundary: Boundary
@@ -40,9 +39,8 @@ class MatrixAnalytic:
 def solve_matrix_analytic(server: StreamServer, tolerance: float = 1e-13) -> MatrixAnalytic:
     """Solve a stable server with instantaneous transfers, the paper's timer and a finite batch size.
 
-    Raises
-    ------
-    NotSolvableError: the server has other parameters than these, or 100,000 steps did not suffice.
+    Raises:
+        NotSolvableError: the server has other parameters than these, or 100,000 steps did not suffice.
     """
     if server.timer != "idle" or np.isfinite(server.transfer_rate) or not np.isfinite(server.batch_size):
         raise NotSolvableError("This method takes only instantaneous transfers, timer='idle' and a finite batch_size.")

@@ -33,30 +33,27 @@ class MicroBatchServer:
     oldest ``cap`` of them, and lasts ``(fixed + per_row * rows + per_key * distinct keys) * residual`` seconds; its
     rows leave together at its end. If the delay runs out while no row waits, it starts again.
 
-    Parameters
-    ----------
-    arrival_rate: lambda, rows per second.
-    threshold: rows that open the gate (``minOffsetsPerTrigger``), 1 or more.
-    delay: seconds since the last opening after which one row opens it (``maxTriggerDelay``), possibly ``math.inf``.
-    cap: largest number of rows in a batch (``maxOffsetsPerTrigger``), possibly ``math.inf``.
-    trigger_interval: seconds between the times at which the gate is asked; 0 asks as soon as a batch has ended. When a
-        batch lasts beyond the next such time, the gate is asked as soon as it ends.
-    poll: seconds from asking the gate in vain to asking it again, if ``trigger_interval`` is 0; Spark's is 0.01.
-    fixed: a, seconds per batch.
-    per_row: b, seconds per row.
-    per_key: c, seconds per distinct key in the batch.
-    keys: number of keys, equally likely; needed if ``per_key`` is not 0.
-    residual: distribution, of mean 1, of the random factor of a batch's duration.
+    Args:
+        arrival_rate: lambda, rows per second.
+        threshold: rows that open the gate (``minOffsetsPerTrigger``), 1 or more.
+        delay: seconds since the last opening after which one row opens it (``maxTriggerDelay``), possibly ``math.inf``.
+        cap: largest number of rows in a batch (``maxOffsetsPerTrigger``), possibly ``math.inf``.
+        trigger_interval: seconds between the times at which the gate is asked; 0 asks as soon as a batch has ended. When a
+            batch lasts beyond the next such time, the gate is asked as soon as it ends.
+        poll: seconds from asking the gate in vain to asking it again, if ``trigger_interval`` is 0; Spark's is 0.01.
+        fixed: a, seconds per batch.
+        per_row: b, seconds per row.
+        per_key: c, seconds per distinct key in the batch.
+        keys: number of keys, equally likely; needed if ``per_key`` is not 0.
+        residual: distribution, of mean 1, of the random factor of a batch's duration.
 
-    Raises
-    ------
-    ConfigurationError: a parameter is out of range, or threshold exceeds cap.
+    Raises:
+        ConfigurationError: a parameter is out of range, or threshold exceeds cap.
 
-    Examples
-    --------
-    >>> server = MicroBatchServer(arrival_rate=5000, trigger_interval=1, fixed=0.2)
-    >>> server.is_stable, server.max_arrival_rate
-    (True, inf)
+    Examples:
+        >>> server = MicroBatchServer(arrival_rate=5000, trigger_interval=1, fixed=0.2)
+        >>> server.is_stable, server.max_arrival_rate
+        (True, inf)
     """
 
     arrival_rate: float
@@ -185,9 +182,8 @@ class MicroBatchServer:
     def require_stable(self) -> None:
         """Raise unless the server is stable.
 
-        Raises
-        ------
-        UnstableServerError: says by how much, and what would make it stable.
+        Raises:
+            UnstableServerError: says by how much, and what would make it stable.
         """
         if self.is_stable:
             return
@@ -205,11 +201,10 @@ class LingerBatch:
     Kafka's producer works this way (``linger.ms``, ``batch.size``): the timer is deterministic and starts with the
     first event that waits, whatever happens downstream. Events arrive in a Poisson stream.
 
-    Parameters
-    ----------
-    arrival_rate: lambda, events per second.
-    batch_size: K, number of events that fill a batch, possibly ``math.inf``.
-    linger: longest wait of a batch's first event, in seconds, 0 or more.
+    Args:
+        arrival_rate: lambda, events per second.
+        batch_size: K, number of events that fill a batch, possibly ``math.inf``.
+        linger: longest wait of a batch's first event, in seconds, 0 or more.
     """
 
     arrival_rate: float

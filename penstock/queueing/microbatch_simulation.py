@@ -26,14 +26,13 @@ Real = NDArray[np.float64]
 class MicroBatchSimulation:
     """What a simulated micro-batch server did after its warm-up.
 
-    Parameters
-    ----------
-    mean_latency: from a row's arrival to the end of its batch, seconds.
-    rows_per_batch, batches_per_second: means.
-    busy_fraction: fraction of time during which a batch runs.
-    latencies: of every row after the warm-up, in the order of arrival, in seconds.
-    rows: rows simulated, warm-up included.
-    seconds: wall-clock time that the simulation took.
+    Args:
+        mean_latency: from a row's arrival to the end of its batch, seconds.
+        rows_per_batch, batches_per_second: means.
+        busy_fraction: fraction of time during which a batch runs.
+        latencies: of every row after the warm-up, in the order of arrival, in seconds.
+        rows: rows simulated, warm-up included.
+        seconds: wall-clock time that the simulation took.
     """
 
     mean_latency: Estimate

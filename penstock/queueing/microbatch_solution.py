@@ -41,15 +41,14 @@ _WINDOWS = 500  # points of the grid of time spans over which the rows of a batc
 class MicroBatchState:
     """The steady state of a :class:`MicroBatchServer` with Poisson arrivals.
 
-    Parameters
-    ----------
-    server: the server that was solved.
-    mean_latency: from a row's arrival to the end of its batch, seconds.
-    rows_per_batch: mean batch size.
-    batches_per_second: mean rate of batches.
-    busy_fraction: fraction of time during which a batch runs.
-    sizes, size_probabilities: the distribution of the number of rows that wait when the gate opens.
-    exact: whether each size was a state of its own; otherwise sizes were binned, and results are approximate.
+    Args:
+        server: the server that was solved.
+        mean_latency: from a row's arrival to the end of its batch, seconds.
+        rows_per_batch: mean batch size.
+        batches_per_second: mean rate of batches.
+        busy_fraction: fraction of time during which a batch runs.
+        sizes, size_probabilities: the distribution of the number of rows that wait when the gate opens.
+        exact: whether each size was a state of its own; otherwise sizes were binned, and results are approximate.
     """
 
     server: "MicroBatchServer"
@@ -95,9 +94,8 @@ class MicroBatchState:
     def quantile(self, p: float) -> float:
         """The latency that a fraction ``p`` of rows does not exceed, in seconds.
 
-        Raises
-        ------
-        NotSolvableError: the cap binds, so that rows wait for more than one batch; simulate the server.
+        Raises:
+            NotSolvableError: the cap binds, so that rows wait for more than one batch; simulate the server.
         """
         p = parameter.fraction("p", p)
         beyond = float(self.size_probabilities[self.sizes > self.server.cap].sum())
@@ -157,10 +155,9 @@ FINE = Fineness()
 def solve_micro_batches(server: "MicroBatchServer", fineness: Fineness = FINE) -> MicroBatchState:
     """Solve for the steady state with Poisson arrivals; see :func:`penstock.queueing.solve`.
 
-    Raises
-    ------
-    UnstableServerError: the largest batches do not keep up.
-    NotSolvableError: a trigger interval together with a threshold above 1, or an infinite mean latency.
+    Raises:
+        UnstableServerError: the largest batches do not keep up.
+        NotSolvableError: a trigger interval together with a threshold above 1, or an infinite mean latency.
     """
     server.require_stable()
     if server.trigger_interval > 0 and server.threshold > 1 and server.delay * server.arrival_rate >= 1e-9:

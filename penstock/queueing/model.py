@@ -96,27 +96,24 @@ def solve(server: Model, method: str = ...) -> Solution[float]: ...
 def solve(server: Any, method: str = "auto", tolerance: float | None = None, **options: Any) -> Any:
     """Find the steady state of a server with Poisson arrivals.
 
-    Parameters
-    ----------
-    server: the server; it must be stable.
-    method: ``"auto"``, arithmetic modulo a polynomial, fast and to about 1e-12 for every K and tau, 0 and infinity too;
-        ``"spectral"``, the paper's sections 3 and 5 in arbitrary precision; ``"iterative"``, its sections 4 and 5;
-        ``"chain"``, a truncated Markov chain. A :class:`MicroBatchServer` has one method, ``"auto"``.
-    tolerance: relative error allowed to ``"iterative"`` and ``"chain"``, 1e-10 by default.
-    truncation: m, for ``"iterative"`` and ``"chain"``: the largest number of jobs in the internal queue.
-    digits: precision of ``"spectral"`` in decimal digits, 30 + K by default.
+    Args:
+        server: the server; it must be stable.
+        method: ``"auto"``, arithmetic modulo a polynomial, fast and to about 1e-12 for every K and tau, 0 and infinity too;
+            ``"spectral"``, the paper's sections 3 and 5 in arbitrary precision; ``"iterative"``, its sections 4 and 5;
+            ``"chain"``, a truncated Markov chain. A :class:`MicroBatchServer` has one method, ``"auto"``.
+        tolerance: relative error allowed to ``"iterative"`` and ``"chain"``, 1e-10 by default.
+        truncation: m, for ``"iterative"`` and ``"chain"``: the largest number of jobs in the internal queue.
+        digits: precision of ``"spectral"`` in decimal digits, 30 + K by default.
 
-    Raises
-    ------
-    UnstableServerError: the queues would grow without bound.
-    NotSolvableError: the method cannot solve this server.
+    Raises:
+        UnstableServerError: the queues would grow without bound.
+        NotSolvableError: the method cannot solve this server.
 
-    Examples
-    --------
-    >>> from penstock.queueing import StreamServer
-    >>> steady = solve(StreamServer(750, 1000, batch_size=25, timer_rate=573))
-    >>> round(steady.cost(holding_cost=1, transfer_cost=0.05), 3)  # Figure 2 of the paper
-    14.536
+    Examples:
+        >>> from penstock.queueing import StreamServer
+        >>> steady = solve(StreamServer(750, 1000, batch_size=25, timer_rate=573))
+        >>> round(steady.cost(holding_cost=1, transfer_cost=0.05), 3)  # Figure 2 of the paper
+        14.536
     """
     _require_model("solve", server)
     return server.solve(method, **({} if tolerance is None else {"tolerance": tolerance}), **options)
@@ -149,28 +146,25 @@ def simulate(server: Model, *, jobs: int = ..., seed: int = ..., **options: Any)
 def simulate(server: Any, *, jobs: int = 2_000_000, seed: int = 0, **options: Any) -> Any:
     """Simulate a server, event by event, with any distributions.
 
-    Parameters
-    ----------
-    server: the server; it must be stable.
-    jobs: jobs (or rows) to simulate, warm-up included.
-    seed: equal seeds give equal results.
-    interarrival, service, transfer, timer: distributions whose means agree with the server's rates; exponential by
-        default. ``Recorded`` plays measured arrivals back. A ``MicroBatchServer`` takes only ``interarrival``; its
-        parameters give the batch durations.
-    confidence: level of the intervals, 0.95 by default; by batch means after the warm-up that the MSER-5 rule finds.
-    progress: called with (jobs done, jobs in all) from time to time.
+    Args:
+        server: the server; it must be stable.
+        jobs: jobs (or rows) to simulate, warm-up included.
+        seed: equal seeds give equal results.
+        interarrival, service, transfer, timer: distributions whose means agree with the server's rates; exponential by
+            default. ``Recorded`` plays measured arrivals back. A ``MicroBatchServer`` takes only ``interarrival``; its
+            parameters give the batch durations.
+        confidence: level of the intervals, 0.95 by default; by batch means after the warm-up that the MSER-5 rule finds.
+        progress: called with (jobs done, jobs in all) from time to time.
 
-    Raises
-    ------
-    UnstableServerError: the queues would grow without bound.
-    ConfigurationError: a distribution's mean contradicts the server, or the server takes no such distribution.
+    Raises:
+        UnstableServerError: the queues would grow without bound.
+        ConfigurationError: a distribution's mean contradicts the server, or the server takes no such distribution.
 
-    Examples
-    --------
-    >>> from penstock.queueing import StreamServer
-    >>> run = simulate(StreamServer(750, 1000, batch_size=25, timer_rate=573), jobs=200_000, seed=1)
-    >>> abs(run.mean_jobs.value - 8.1352) < 3 * run.mean_jobs.half_width
-    True
+    Examples:
+        >>> from penstock.queueing import StreamServer
+        >>> run = simulate(StreamServer(750, 1000, batch_size=25, timer_rate=573), jobs=200_000, seed=1)
+        >>> abs(run.mean_jobs.value - 8.1352) < 3 * run.mean_jobs.half_width
+        True
     """
     _require_model("simulate", server)
     return server.simulate(jobs=jobs, seed=seed, **options)

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 class Moments:
     """Long-run means of a stream server.
 
-    Parameters
-    ----------
-    mean_jobs: L, jobs in both queues.
-    external_jobs: jobs in the external queue, including those that a transfer is moving.
-    transfers_per_second: T.
-    idle_probability: probability that the internal queue is empty and the processor is not blocked.
+    Args:
+        mean_jobs: L, jobs in both queues.
+        external_jobs: jobs in the external queue, including those that a transfer is moving.
+        transfers_per_second: T.
+        idle_probability: probability that the internal queue is empty and the processor is not blocked.
     """
 
     mean_jobs: float

@@ -28,12 +28,11 @@ _MOST_STAGES = 5  # of a burst or a pause
 class NodeState:
     """Long-run means of one node.
 
-    Parameters
-    ----------
-    arrival_rate: jobs per second, from outside and from other nodes.
-    mean_jobs: L of the node.
-    transfers_per_second: T of the node.
-    mean_response_time: seconds that a job spends in the node.
+    Args:
+        arrival_rate: jobs per second, from outside and from other nodes.
+        mean_jobs: L of the node.
+        transfers_per_second: T of the node.
+        mean_response_time: seconds that a job spends in the node.
     """
 
     arrival_rate: float
@@ -46,10 +45,9 @@ class NodeState:
 class NetworkState:
     """Predicted means of every node.
 
-    Parameters
-    ----------
-    method: ``"isolated"`` or ``"bursts"``.
-    nodes: means of each node, by its name.
+    Args:
+        method: ``"isolated"`` or ``"bursts"``.
+        nodes: means of each node, by its name.
     """
 
     method: str
@@ -74,12 +72,11 @@ class NetworkState:
 class NetworkSimulation:
     """What a simulated network did after its warm-up.
 
-    Parameters
-    ----------
-    mean_response_times: seconds spent in each node, by name.
-    transfers_per_second: of each node, by name.
-    path_latencies: by path, the seconds from entry to the end of service at the last node, for every job that took the
-        path and went no further.
+    Args:
+        mean_response_times: seconds spent in each node, by name.
+        transfers_per_second: of each node, by name.
+        path_latencies: by path, the seconds from entry to the end of service at the last node, for every job that took the
+            path and went no further.
     """
 
     mean_response_times: Mapping[str, Estimate]
@@ -106,24 +103,21 @@ class NetworkSimulation:
 class Network:
     """Stream servers over an acyclic topology (the paper's section 7).
 
-    Parameters
-    ----------
-    servers: the server of each node, by name; each arrival rate is replaced by the rate that follows from the routes.
-    routes: ``(from, to) -> probability`` that a job served at one node goes on to another. Choices are independent, so
-        a job may go on to several nodes (a copy to each) or to none.
-    arrivals: jobs per second that enter from outside, by node.
+    Args:
+        servers: the server of each node, by name; each arrival rate is replaced by the rate that follows from the routes.
+        routes: ``(from, to) -> probability`` that a job served at one node goes on to another. Choices are independent, so
+            a job may go on to several nodes (a copy to each) or to none.
+        arrivals: jobs per second that enter from outside, by node.
 
-    Raises
-    ------
-    CyclicTopologyError: the routes form a cycle.
-    ConfigurationError: a name is unknown, a probability or a rate is out of range, or a node receives nothing.
+    Raises:
+        CyclicTopologyError: the routes form a cycle.
+        ConfigurationError: a name is unknown, a probability or a rate is out of range, or a node receives nothing.
 
-    Examples
-    --------
-    >>> server = StreamServer(1, 1000, batch_size=20, timer_rate=500)
-    >>> network = Network({"parse": server, "count": server}, {("parse", "count"): 0.5}, {"parse": 700})
-    >>> network.arrival_rates["count"]
-    350.0
+    Examples:
+        >>> server = StreamServer(1, 1000, batch_size=20, timer_rate=500)
+        >>> network = Network({"parse": server, "count": server}, {("parse", "count"): 0.5}, {"parse": 700})
+        >>> network.arrival_rates["count"]
+        350.0
     """
 
     def __init__(
@@ -172,17 +166,15 @@ class Network:
     def solve(self, method: str = "bursts") -> NetworkState:
         """Predict the means of every node, in topological order.
 
-        Parameters
-        ----------
-        method: ``"isolated"`` takes every arrival process for Poisson, as the paper proposes. ``"bursts"`` models the
-            departures of a node: jobs leave in a Poisson stream of its service rate while its internal queue holds
-            jobs, and not at all otherwise. The next node receives such a stream from each predecessor, whose bursts
-            and pauses have the true mean lengths.
+        Args:
+            method: ``"isolated"`` takes every arrival process for Poisson, as the paper proposes. ``"bursts"`` models the
+                departures of a node: jobs leave in a Poisson stream of its service rate while its internal queue holds
+                jobs, and not at all otherwise. The next node receives such a stream from each predecessor, whose bursts
+                and pauses have the true mean lengths.
 
-        Raises
-        ------
-        UnstableServerError: names the node.
-        NotSolvableError: a node is too large for ``"bursts"``.
+        Raises:
+            UnstableServerError: names the node.
+            NotSolvableError: a node is too large for ``"bursts"``.
         """
         parameter.one_of("method", method, ("isolated", "bursts"))
         self._require_stable()
@@ -223,15 +215,13 @@ class Network:
     ) -> NetworkSimulation:
         """Simulate the network node by node, in topological order: each node replays the jobs that its predecessors sent.
 
-        Parameters
-        ----------
-        jobs: number of jobs that enter from outside, 10,000 or more. The first tenth and the last twentieth are left out.
-        interarrival, service: distributions by node, exponential unless given.
+        Args:
+            jobs: number of jobs that enter from outside, 10,000 or more. The first tenth and the last twentieth are left out.
+            interarrival, service: distributions by node, exponential unless given.
 
-        Raises
-        ------
-        UnstableServerError: names the node.
-        ConfigurationError: a name is unknown, a mean contradicts a rate, or too few jobs reach a node.
+        Raises:
+            UnstableServerError: names the node.
+            ConfigurationError: a name is unknown, a mean contradicts a rate, or too few jobs reach a node.
         """
         self._require_stable()
         jobs = int(parameter.count("jobs", jobs, least=10_000))

@@ -29,11 +29,10 @@ Progress = Callable[[float], None]
 class OptimumSetting:
     """A batch size with its best timer rate: one point of an optimum's profile.
 
-    Parameters
-    ----------
-    batch_size: K.
-    timer_rate: the best tau for it, per second.
-    cost: c1 L + c2 T, per second.
+    Args:
+        batch_size: K.
+        timer_rate: the best tau for it, per second.
+        cost: c1 L + c2 T, per second.
     """
 
     batch_size: float
@@ -45,12 +44,11 @@ class OptimumSetting:
 class Optimum:
     """The cheapest setting found.
 
-    Parameters
-    ----------
-    server: the server with its best batch size and timer rate.
-    cost: c1 L + c2 T, per second.
-    steady_state: the steady state of that server.
-    profile: the best timer and cost for every batch size that was tried, in ascending order.
+    Args:
+        server: the server with its best batch size and timer rate.
+        cost: c1 L + c2 T, per second.
+        steady_state: the steady state of that server.
+        profile: the best timer and cost for every batch size that was tried, in ascending order.
     """
 
     server: StreamServer
@@ -85,27 +83,24 @@ def optimize(
     often exactly 0 or infinity. So every batch size up to 48 is tried, and larger ones on a geometric grid until the
     batch is never full. For each, tau is tried on a grid that includes 0 and infinity. Every local minimum is refined.
 
-    Parameters
-    ----------
-    server: gives the arrival, service and transfer rates and the kind of timer; its other parameters are not used.
-    holding_cost: c1, per job and second, above 0 (otherwise it would be cheapest never to transfer).
-    transfer_cost: c2, per transfer.
-    max_mean_response: settings with a longer mean response time, in seconds, are left out.
-    max_quantile: ``(p, seconds)``: settings in which more than 1 - p of the jobs stay longer are left out, and so are
-        settings whose quantiles only simulation can give. The profile then holds only successive improvements.
-    batch_sizes: try only these.
-    progress: called with the batch size that is being tried.
+    Args:
+        server: gives the arrival, service and transfer rates and the kind of timer; its other parameters are not used.
+        holding_cost: c1, per job and second, above 0 (otherwise it would be cheapest never to transfer).
+        transfer_cost: c2, per transfer.
+        max_mean_response: settings with a longer mean response time, in seconds, are left out.
+        max_quantile: ``(p, seconds)``: settings in which more than 1 - p of the jobs stay longer are left out, and so are
+            settings whose quantiles only simulation can give. The profile then holds only successive improvements.
+        batch_sizes: try only these.
+        progress: called with the batch size that is being tried.
 
-    Raises
-    ------
-    UnstableServerError: no setting is stable.
-    ConfigurationError: no setting meets the limits, or a parameter is out of range.
+    Raises:
+        UnstableServerError: no setting is stable.
+        ConfigurationError: no setting meets the limits, or a parameter is out of range.
 
-    Examples
-    --------
-    >>> best = optimize(StreamServer(750, 1000, 1, 0), holding_cost=1, transfer_cost=0.1)
-    >>> best.batch_size, best.timer_rate, round(best.cost, 3)  # Figure 4 of the paper, corrected
-    (10, 0.0, 17.422)
+    Examples:
+        >>> best = optimize(StreamServer(750, 1000, 1, 0), holding_cost=1, transfer_cost=0.1)
+        >>> best.batch_size, best.timer_rate, round(best.cost, 3)  # Figure 4 of the paper, corrected
+        (10, 0.0, 17.422)
     """
     if not isinstance(server, StreamServer):
         raise ConfigurationError(f"optimize() takes a StreamServer, not {type(server).__name__}.")

@@ -10,9 +10,8 @@ from penstock.errors import ConfigurationError
 def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -> float:
     """Check a rate (events or transfers per second) or any other positive quantity.
 
-    Raises
-    ------
-    ConfigurationError: the value is not a number, is NaN or negative, or is zero or infinite where that is not allowed.
+    Raises:
+        ConfigurationError: the value is not a number, is NaN or negative, or is zero or infinite where that is not allowed.
     """
     allowed = ("a number above zero" if not zero else "zero or a positive number") + (", or infinity" if infinite else "")
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -27,9 +26,8 @@ def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -
 def count(name: str, value: Any, *, infinite: bool = False, least: int = 1) -> float:
     """Check a number of events: an integer of at least ``least``, or infinity where allowed.
 
-    Raises
-    ------
-    ConfigurationError: the value is anything else.
+    Raises:
+        ConfigurationError: the value is anything else.
     """
     allowed = f"an integer of {least} or more" + (", or infinity" if infinite else "")
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
@@ -43,9 +41,8 @@ def count(name: str, value: Any, *, infinite: bool = False, least: int = 1) -> f
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Check a choice among names.
 
-    Raises
-    ------
-    ConfigurationError: the value is none of them.
+    Raises:
+        ConfigurationError: the value is none of them.
     """
     if not isinstance(value, str) or value not in choices:
         raise ConfigurationError(f"{name} is {value!r}; choose {' or '.join(map(repr, choices))}.")
@@ -55,9 +52,8 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def seed(value: Any) -> int:
     """Check the seed of a random generator.
 
-    Raises
-    ------
-    ConfigurationError: the value is not an integer of zero or more.
+    Raises:
+        ConfigurationError: the value is not an integer of zero or more.
     """
     return int(count("seed", value, least=0))
 
@@ -65,9 +61,8 @@ def seed(value: Any) -> int:
 def fraction(name: str, value: Any) -> float:
     """Check a probability between 0 and 1, both excluded.
 
-    Raises
-    ------
-    ConfigurationError: the value is anything else.
+    Raises:
+        ConfigurationError: the value is anything else.
     """
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if not 0 < number < 1:
@@ -78,9 +73,8 @@ def fraction(name: str, value: Any) -> float:
 def quantile_limit(limit: Any) -> tuple[float, float] | None:
     """Check a bound on a quantile: a fraction of events, and the time in seconds within which they must be done.
 
-    Raises
-    ------
-    ConfigurationError: it is neither None nor such a pair.
+    Raises:
+        ConfigurationError: it is neither None nor such a pair.
     """
     if limit is None:
         return None

@@ -32,9 +32,10 @@ class Plot(Figure):
 def exceedance(quantile: Callable[[float], float], mean: float, of: str) -> Plot:
     """Plot the fraction of events that stay longer than t, on a logarithmic scale, with the mean, p50, p95 and p99.
 
-    Parameters
-    ----------
-    quantile: gives seconds for a probability. mean: in seconds. of: plural noun for the axis, such as ``"jobs"``.
+    Args:
+        quantile: gives seconds for a probability.
+        mean: in seconds.
+        of: plural noun for the axis, such as ``"jobs"``.
     """
     figure = Plot()
     axes = figure.add_subplot()

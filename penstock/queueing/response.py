@@ -102,10 +102,9 @@ class ResponseTime:
     def quantile(self, p: float) -> float:
         """The time that a fraction ``p`` of jobs does not exceed, in seconds.
 
-        Raises
-        ------
-        ConfigurationError: p is below 1e-4 or above 1 - 1e-6.
-        NotSolvableError: the server is too large for the path sum; simulate it.
+        Raises:
+            ConfigurationError: p is below 1e-4 or above 1 - 1e-6.
+            NotSolvableError: the server is too large for the path sum; simulate it.
         """
         if not 1e-4 <= parameter.fraction("p", p) <= 1 - 1e-6:
             raise ConfigurationError(f"p is {p!r}; give a fraction from 0.0001 to 0.999999.")

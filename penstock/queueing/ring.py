@@ -16,10 +16,9 @@ Real = NDArray[np.float64]
 class PhaseRing:
     """Polynomials of degree below K modulo omega(w) = w^K - phi(w).
 
-    Parameters
-    ----------
-    phi: the K coefficients of w^K modulo omega, scaled by ``inner_zero``^(j - K): they add up to 1.
-    inner_zero: the largest real zero of omega in the disc, y0. Coefficients are scaled by y0^j, which makes the zero 1.
+    Args:
+        phi: the K coefficients of w^K modulo omega, scaled by ``inner_zero``^(j - K): they add up to 1.
+        inner_zero: the largest real zero of omega in the disc, y0. Coefficients are scaled by y0^j, which makes the zero 1.
     """
 
     def __init__(self, phi: Real, inner_zero: float = 1.0) -> None:

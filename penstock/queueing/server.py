@@ -25,27 +25,24 @@ class StreamServer:
     time, in exponential times. A transfer takes no time, or an exponential time during which the processor is blocked
     and jobs go on arriving; these are transferred, too.
 
-    Parameters
-    ----------
-    arrival_rate: lambda, jobs per second, above 0.
-    service_rate: mu, jobs per second, above 0.
-    batch_size: K, a positive integer or ``math.inf``.
-    timer_rate: tau, per second: the timer's mean is 1/tau seconds; 0 for no timer, ``math.inf`` for no waiting.
-    transfer_rate: gamma, per second: a transfer's mean is 1/gamma seconds; ``math.inf`` for instantaneous transfers.
-    timer: ``"idle"`` runs while the internal queue is empty (the paper's timer), ``"always"`` whenever a job waits in
-        the external queue and no transfer is under way (the flush timer of the paper's section 7).
+    Args:
+        arrival_rate: lambda, jobs per second, above 0.
+        service_rate: mu, jobs per second, above 0.
+        batch_size: K, a positive integer or ``math.inf``.
+        timer_rate: tau, per second: the timer's mean is 1/tau seconds; 0 for no timer, ``math.inf`` for no waiting.
+        transfer_rate: gamma, per second: a transfer's mean is 1/gamma seconds; ``math.inf`` for instantaneous transfers.
+        timer: ``"idle"`` runs while the internal queue is empty (the paper's timer), ``"always"`` whenever a job waits in
+            the external queue and no transfer is under way (the flush timer of the paper's section 7).
 
-    Raises
-    ------
-    ConfigurationError: a parameter is not one of the values above.
+    Raises:
+        ConfigurationError: a parameter is not one of the values above.
 
-    Examples
-    --------
-    >>> server = StreamServer(arrival_rate=750, service_rate=1000, batch_size=25, timer_rate=600)
-    >>> server.load, server.is_stable
-    (0.75, True)
-    >>> round(StreamServer(600, 1000, 15, 1000, transfer_rate=600).max_arrival_rate, 2)
-    908.33
+    Examples:
+        >>> server = StreamServer(arrival_rate=750, service_rate=1000, batch_size=25, timer_rate=600)
+        >>> server.load, server.is_stable
+        (0.75, True)
+        >>> round(StreamServer(600, 1000, 15, 1000, transfer_rate=600).max_arrival_rate, 2)
+        908.33
     """
 
     arrival_rate: float
@@ -176,9 +173,8 @@ class StreamServer:
     def require_stable(self) -> None:
         """Raise unless the server is stable.
 
-        Raises
-        ------
-        UnstableServerError: says by how much, and what would make it stable.
+        Raises:
+            UnstableServerError: says by how much, and what would make it stable.
         """
         if self.is_stable:
             return

@@ -14,10 +14,9 @@ _NEGLIGIBLE = 1e-18  # relative to a row's largest entry
 class ArrivalsDuringServices:
     """The coefficients of w^n in (1 / (1 + c (1 - w)))^i for i = 0..K-1, in a band around n = c i for each i.
 
-    Parameters
-    ----------
-    size: K, the number of rows.
-    c: mean number of arrivals during one service; rho for a timer that runs only while the processor is idle.
+    Args:
+        size: K, the number of rows.
+        c: mean number of arrivals during one service; rho for a timer that runs only while the processor is idle.
     """
 
     def __init__(self, size: int, c: float) -> None:

@@ -29,16 +29,15 @@ _POOL = 1 << 16
 class Simulation:
     """What a simulated server did after its warm-up.
 
-    Parameters
-    ----------
-    mean_jobs: jobs present, time average.
-    transfers_per_second, mean_response_time (seconds), idle_probability: defined as in ``SteadyState``.
-    response_times: of every job that left after the warm-up, in the order of departure, in seconds.
-    departures: times at which those jobs left, in seconds from the start.
-    jobs: jobs that left, warm-up included.
-    warm_up_jobs: jobs left out by the MSER-5 rule.
-    events: arrivals, services and transfers that were simulated.
-    seconds: wall-clock time that the simulation took.
+    Args:
+        mean_jobs: jobs present, time average.
+        transfers_per_second, mean_response_time (seconds), idle_probability: defined as in ``SteadyState``.
+        response_times: of every job that left after the warm-up, in the order of departure, in seconds.
+        departures: times at which those jobs left, in seconds from the start.
+        jobs: jobs that left, warm-up included.
+        warm_up_jobs: jobs left out by the MSER-5 rule.
+        events: arrivals, services and transfers that were simulated.
+        seconds: wall-clock time that the simulation took.
     """
 
     mean_jobs: Estimate
@@ -92,11 +91,10 @@ class Pool:
 class Play:
     """The complete record of a run that starts with an empty server.
 
-    Parameters
-    ----------
-    response_times, departures: of each job, in the order of arrival, in seconds.
-    sums: per batch of jobs: elapsed time, its integral of the jobs present, transfers, idle time; shape (1600 or fewer, 4).
-    events: arrivals, services and transfers.
+    Args:
+        response_times, departures: of each job, in the order of arrival, in seconds.
+        sums: per batch of jobs: elapsed time, its integral of the jobs present, transfers, idle time; shape (1600 or fewer, 4).
+        events: arrivals, services and transfers.
     """
 
     response_times: Real

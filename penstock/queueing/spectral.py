@@ -23,9 +23,8 @@ _LARGEST = 200
 def solve_spectral(server: "StreamServer", digits: int | None = None) -> Boundary:
     """Solve for pi_{0,j} with ``digits`` decimal digits; by default 30 + K.
 
-    Raises
-    ------
-    NotSolvableError: the timer always runs, a parameter is infinite, K is above 200, or the digits are too few.
+    Raises:
+        NotSolvableError: the timer always runs, a parameter is infinite, K is above 200, or the digits are too few.
     """
     if server.timer == "always" or math.isinf(server.timer_rate) or not server.batch_size <= _LARGEST:
         raise NotSolvableError(

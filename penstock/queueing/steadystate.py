@@ -25,14 +25,13 @@ Real = NDArray[np.float64]
 class SteadyState:
     """The steady state of a :class:`StreamServer`.
 
-    Parameters
-    ----------
-    server: the server that was solved.
-    method: the method of solution; one of ``"auto"``, ``"spectral"``, ``"iterative"``, ``"chain"``.
-    mean_jobs: L, the mean number of jobs in both queues (equations (18), (43)).
-    transfers_per_second: T (equations (8), (42)).
-    mean_external: mean number of jobs in the external queue, including those that a transfer is moving.
-    idle_probability: probability that the internal queue is empty and the processor is not blocked.
+    Args:
+        server: the server that was solved.
+        method: the method of solution; one of ``"auto"``, ``"spectral"``, ``"iterative"``, ``"chain"``.
+        mean_jobs: L, the mean number of jobs in both queues (equations (18), (43)).
+        transfers_per_second: T (equations (8), (42)).
+        mean_external: mean number of jobs in the external queue, including those that a transfer is moving.
+        idle_probability: probability that the internal queue is empty and the processor is not blocked.
     """
 
     server: "StreamServer"
@@ -91,10 +90,9 @@ class SteadyState:
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
         """C = c1 L + c2 T per second, equation (2).
 
-        Parameters
-        ----------
-        holding_cost: c1, per job and second.
-        transfer_cost: c2, per transfer.
+        Args:
+            holding_cost: c1, per job and second.
+            transfer_cost: c2, per transfer.
         """
         holding = parameter.rate("holding_cost", holding_cost, zero=True)
         return holding * self.mean_jobs + parameter.rate("transfer_cost", transfer_cost, zero=True) * (
@@ -104,9 +102,8 @@ class SteadyState:
     def plot(self) -> "Plot":
         """Plot the response time's distribution, as a matplotlib figure that a notebook shows.
 
-        Raises
-        ------
-        NotSolvableError: only simulation can give the quantiles of this server.
+        Raises:
+            NotSolvableError: only simulation can give the quantiles of this server.
         """
         from penstock.queueing.plot import exceedance  # imported here because it needs matplotlib
 

@@ -63,9 +63,8 @@ def _without_extremes(server: "StreamServer") -> "StreamServer":
 
     Extreme is 10^15 times the other rates: so slow a timer fires before a batch of K jobs is full with probability K / 10^15.
 
-    Raises
-    ------
-    NotSolvableError: the batch size is infinite, and the timer is too slow for a double to hold the jobs that wait for it.
+    Raises:
+        NotSolvableError: the batch size is infinite, and the timer is too slow for a double to hold the jobs that wait for it.
     """
     rates = (server.arrival_rate, server.service_rate)
     if server.timer_rate > 1e15 * sum(rates):

@@ -19,10 +19,9 @@ Point = Mapping[str, Value]
 class Axis:
     """One parameter of a sweep, and the values that it takes.
 
-    Parameters
-    ----------
-    name: a parameter of the server.
-    values: one value or more.
+    Args:
+        name: a parameter of the server.
+        values: one value or more.
     """
 
     name: str
@@ -34,14 +33,12 @@ class Axis:
 
         The points of a grid are rounded to integers if the parameter is a number of events.
 
-        Raises
-        ------
-        ConfigurationError: the text has none of these forms.
+        Raises:
+            ConfigurationError: the text has none of these forms.
 
-        Examples
-        --------
-        >>> Axis.parse("timer_rate=1:100:3:log").values
-        [1.0, 10.0, 100.0]
+        Examples:
+            >>> Axis.parse("timer_rate=1:100:3:log").values
+            [1.0, 10.0, 100.0]
         """
         name, _, values = text.partition("=")
         try:

@@ -18,16 +18,19 @@ Kind = Literal["apply", "keep", "propose", "check", "revert"]
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One decision, which is a line of the log.
 
-    Parameters
-    ----------
-    time: seconds since the epoch.
-    kind: ``apply``: use other settings; ``revert``: go back to the earlier ones; ``keep``: no change, as it would not pay or
-        help, or after a fault; ``propose``: what ``--dry-run`` would have applied; ``check``: the effect of the last decision.
-    cause: the observation that led to the decision.
-    evidence: figures measured before. expected: figures predicted. came: figures measured afterwards.
-    trigger_s: the trigger interval from now on, in seconds. before_s: the interval until now.
-    doors, doors_before: the gates of the adapter's streams, from now on and until now; empty where the run adapts none.
-    why: the reason, as a sentence.
+    Args:
+        time: seconds since the epoch.
+        kind: ``apply``: use other settings; ``revert``: go back to the earlier ones; ``keep``: no change, as it would not pay
+            or help, or after a fault; ``propose``: what ``--dry-run`` would have applied; ``check``: the effect of the last
+            decision.
+        cause: the observation that led to the decision.
+        evidence: figures measured before.
+        expected: figures predicted.
+        came: figures measured afterwards.
+        trigger_s: the trigger interval from now on, in seconds.
+        before_s: the interval until now.
+        doors, doors_before: the gates of the adapter's streams, from now on and until now; empty where the run adapts none.
+        why: the reason, as a sentence.
     """
 
     time: float
@@ -46,9 +49,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def note(directory: Path, decision: Decision) -> None:
     """Append a decision to the log, and sync it to disk.
 
-    Raises
-    ------
-    SinkError: the decision cannot be written, so the caller must not carry it out.
+    Raises:
+        SinkError: the decision cannot be written, so the caller must not carry it out.
     """
     path = directory / DECISIONS
     try:

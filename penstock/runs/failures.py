@@ -13,9 +13,8 @@ RECORDED = 100
 class Failures:
     """The origins of the source events that have failed, in the order in which their micro-batches were committed.
 
-    Parameters
-    ----------
-    groups: of the run; a single one reads each event once, and nothing is remembered.
+    Args:
+        groups: of the run; a single one reads each event once, and nothing is remembered.
     """
 
     def __init__(self, groups: int) -> None:

@@ -68,9 +68,8 @@ class GroupSeen:
 class Follower:
     """Everything that a run has written so far; each `read` goes on where the one before ended.
 
-    Raises
-    ------
-    SourceError: the directory is not that of a run.
+    Raises:
+        SourceError: the directory is not that of a run.
     """
 
     def __init__(self, run: Path) -> None:
@@ -98,9 +97,8 @@ class Follower:
     def read(self) -> bool:
         """Read what the run has written since the last call. Returns whether there was anything.
 
-        Raises
-        ------
-        SourceError: the run's directory is gone, or can no longer be read.
+        Raises:
+            SourceError: the run's directory is gone, or can no longer be read.
         """
         manifest = manifest_of(self.run)
         if manifest.discarding:  # the files of an earlier run in this directory are being removed
@@ -156,9 +154,8 @@ class Follower:
     def told(self, last: int = 1) -> dict[str, list[SourceRecord]]:
         """Return Spark's last reports on each source and hop, by its name, the newest at the end.
 
-        Parameters
-        ----------
-        last: how many micro-batches of each query to go back.
+        Args:
+            last: how many micro-batches of each query to go back.
         """
         orders = self.manifest.orders
         by_query: dict[str | None, deque[Record]] = {name: deque(maxlen=last) for name in self.present}

@@ -12,9 +12,8 @@ class TransferGate(msgspec.Struct, frozen=True, rename={"flush_timer": "flush_ti
     oldest event has waited for ``flush_timer`` seconds. It takes at most ``batch_size`` events, in whole
     requests (a larger request is a transfer by itself).
 
-    Raises
-    ------
-    ConfigurationError: a setting is out of range.
+    Raises:
+        ConfigurationError: a setting is out of range.
     """
 
     batch_size: int = 20_000

@@ -25,9 +25,9 @@ def _seen(events: int, told: Seen) -> Seen:
 def between(handed: Seen, before: Seen, waiting: int, read: Seen) -> Place:
     """Compare the events that were handed on with those that a group has read.
 
-    Parameters
-    ----------
-    before: those that were handed on before the group was made. waiting: how many it is still to read.
+    Args:
+        before: those that were handed on before the group was made.
+        waiting: how many it is still to read.
     """
     place = Place.of(handed.events - before.events - waiting, read.events)
     known = not waiting and UNKNOWN not in (handed.print, before.print, read.print)

@@ -17,9 +17,9 @@ MOVED = "@"
 class Former(msgspec.Struct, frozen=True):
     """A group that the run had before a move. Its ledger still counts in the totals.
 
-    Parameters
-    ----------
-    external: the sources that it read itself. handed_on: the streams that it read from other groups.
+    Args:
+        external: the sources that it read itself.
+        handed_on: the streams that it read from other groups.
     """
 
     name: str
@@ -30,19 +30,18 @@ class Former(msgspec.Struct, frozen=True):
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is divided into groups and partitions.
 
-    Parameters
-    ----------
-    grouping: the requested group's name by element; an element that is not named is in the group `MAIN`.
-    partitions: of each keyed hop; None until the first start, which takes the cluster's parallelism.
-    partitioner: the rule by which integers that are keys are assigned to partitions; older versions have not told theirs.
-    moves: the number of the last move that has taken place; 0 before the first.
-    begun: the number of the last move that was begun. No other move has it, even where this one was not finished, so that a
-        driver that was paused in the middle of a move does not touch what another one has made since.
-    generations: by group, the number of the move that made its checkpoint; groups that no move has made are not named.
-    first: by a group's full name, the number of its micro-batch 0 at the sinks; 0 if it is not named.
-    former: groups that moves have replaced.
-    handed_before: by the full name of a group that a move has made: of each stream that it reads from other groups, the events
-        that these had handed on until then. Older versions have not told it.
+    Args:
+        grouping: the requested group's name by element; an element that is not named is in the group `MAIN`.
+        partitions: of each keyed hop; None until the first start, which takes the cluster's parallelism.
+        partitioner: the rule by which integers that are keys are assigned to partitions; older versions have not told theirs.
+        moves: the number of the last move that has taken place; 0 before the first.
+        begun: the number of the last move that was begun. No other move has it, even where this one was not finished, so that a
+            driver that was paused in the middle of a move does not touch what another one has made since.
+        generations: by group, the number of the move that made its checkpoint; groups that no move has made are not named.
+        first: by a group's full name, the number of its micro-batch 0 at the sinks; 0 if it is not named.
+        former: groups that moves have replaced.
+        handed_before: by the full name of a group that a move has made: of each stream that it reads from other groups, the
+            events that these had handed on until then. Older versions have not told it.
     """
 
     grouping: dict[str, str] = {}

@@ -15,11 +15,13 @@ from penstock.storage import durable
 class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
     """A dead letter.
 
-    Parameters
-    ----------
-    element: the element that failed; None where the event could not be decoded. stream: the stream of the event.
-    error: the exception. line: the place in the application's code. raw: the undecoded event, where decoding failed.
-    event: the decoded event otherwise; None where no single event was at fault.
+    Args:
+        element: the element that failed; None where the event could not be decoded.
+        stream: the stream of the event.
+        error: the exception.
+        line: the place in the application's code.
+        raw: the undecoded event, where decoding failed.
+        event: the decoded event otherwise; None where no single event was at fault.
     """
 
     element: str | None
@@ -44,9 +46,8 @@ class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
 def letters_of(run: Path) -> Iterator[Letter]:
     """Yield all dead letters of committed micro-batches, in the order of the batches.
 
-    Raises
-    ------
-    SourceError: the directory is not that of a run, or the run is in real time.
+    Raises:
+        SourceError: the directory is not that of a run, or the run is in real time.
     """
     manifest = manifest_of(run)
     if manifest.is_real_time:

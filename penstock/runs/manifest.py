@@ -49,10 +49,11 @@ class SinkPlace(msgspec.Struct, frozen=True):
 class Head(msgspec.Struct, kw_only=True):
     """The fields that a manifest has in every version of the format.
 
-    Parameters
-    ----------
-    run: the run's identifier in its sinks. discarded: identifiers of earlier runs in the directory, which are to be removed.
-    discarding: whether their removal is under way. place: the directory's path at the last start.
+    Args:
+        run: the run's identifier in its sinks.
+        discarded: identifiers of earlier runs in the directory, which are to be removed.
+        discarding: whether their removal is under way.
+        place: the directory's path at the last start.
     """
 
     format: int = 0
@@ -65,17 +66,20 @@ class Head(msgspec.Struct, kw_only=True):
 class Manifest(Head, kw_only=True):
     """The manifest of a run.
 
-    Parameters
-    ----------
-    state: the schema of each element that keeps state. sources: the place of each source, without options.
-    identities: by source, a text that changes if its file or topic is replaced by another; None where there is none.
-    groups: a group's name by element. hops: by group, the number of keyed hops. reads: the inputs of each group.
-    orders: by group, its sources in the order in which its query numbers them. places: the places of sinks. beginnings: by
-        source, the position at which the run began to read it.
-    checkpoints: the name of the directory of Spark's checkpoints. A run that is begun anew has a new one, so that a Spark which
-        still runs for the earlier run writes nothing into it.
-    handed: the schemas of the streams between groups. spark: the version of Spark that planned the last micro-batches; empty
-        before the first.
+    Args:
+        state: the schema of each element that keeps state.
+        sources: the place of each source, without options.
+        identities: by source, a text that changes if its file or topic is replaced by another; None where there is none.
+        groups: a group's name by element.
+        hops: by group, the number of keyed hops.
+        reads: the inputs of each group.
+        orders: by group, its sources in the order in which its query numbers them.
+        places: the places of sinks.
+        beginnings: by source, the position at which the run began to read it.
+        checkpoints: the name of the directory of Spark's checkpoints. A run that is begun anew has a new one, so that a Spark
+            which still runs for the earlier run writes nothing into it.
+        handed: the schemas of the streams between groups.
+        spark: the version of Spark that planned the last micro-batches; empty before the first.
     """
 
     format: int = FORMAT
@@ -113,9 +117,8 @@ class Manifest(Head, kw_only=True):
 def head_of(run: Path) -> Head | None:
     """Return the part of a directory's manifest that every format has; None where there is no manifest.
 
-    Raises
-    ------
-    ConfigurationError: the manifest is damaged, or is not that of a run.
+    Raises:
+        ConfigurationError: the manifest is damaged, or is not that of a run.
     """
     head = _decoded(run, Head)
     if head is not None and not head.run:
@@ -129,9 +132,8 @@ def head_of(run: Path) -> Head | None:
 def stored_manifest(run: Path) -> Manifest | None:
     """Return the manifest of a run that is to be resumed; None where the directory has no manifest.
 
-    Raises
-    ------
-    ConfigurationError: the manifest is damaged, is not that of a run, or has another version's format.
+    Raises:
+        ConfigurationError: the manifest is damaged, is not that of a run, or has another version's format.
     """
     head = head_of(run)
     if head is None:
@@ -149,9 +151,8 @@ def stored_manifest(run: Path) -> Manifest | None:
 def manifest_of(run: Path) -> Manifest:
     """Return the manifest of a run that is to be read only.
 
-    Raises
-    ------
-    SourceError: the directory is not that of a run, has another version's format, or cannot be read.
+    Raises:
+        SourceError: the directory is not that of a run, has another version's format, or cannot be read.
     """
     try:
         content = _read(run / MANIFEST)

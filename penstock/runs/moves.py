@@ -20,10 +20,10 @@ class Division(msgspec.Struct, frozen=True):
 class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The record of a move of state. Times are in seconds.
 
-    Parameters
-    ----------
-    instances, checksum: counted in the old checkpoints, and found equal in the new ones.
-    expected_s: the estimate before the move. took_s: measured, from the settled old layout until the new one was in force.
+    Args:
+        instances, checksum: counted in the old checkpoints, and found equal in the new ones.
+        expected_s: the estimate before the move.
+        took_s: measured, from the settled old layout until the new one was in force.
     """
 
     time: float

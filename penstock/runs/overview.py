@@ -27,14 +27,14 @@ RECENT_S = 60.0
 class Overview:
     """A run at a glance; everything is measured.
 
-    Parameters
-    ----------
-    state: ``running``; ``stopped``, and may be resumed; ``ended``, as its input has ended.
-    last_commit: seconds since the epoch. batches: number of committed micro-batches of all groups.
-    accepted, dead_lettered: source events in committed micro-batches. For a run in real time: the counts of its last stop, or
-        None if it has gone on since.
-    rate: source events per second, and p50_s, p95_s: latency of results in seconds, over the last `RECENT_S`; None where too
-        few micro-batches were committed, and in real time.
+    Args:
+        state: ``running``; ``stopped``, and may be resumed; ``ended``, as its input has ended.
+        last_commit: seconds since the epoch.
+        batches: number of committed micro-batches of all groups.
+        accepted, dead_lettered: source events in committed micro-batches. For a run in real time: the counts of its last stop,
+            or None if it has gone on since.
+        rate: source events per second, and p50_s, p95_s: latency of results in seconds, over the last `RECENT_S`; None where
+            too few micro-batches were committed, and in real time.
     """
 
     name: str
@@ -57,9 +57,8 @@ class Overview:
 def runs_in(directory: Path) -> list[Path]:
     """Return the paths of the runs in a directory, sorted by name.
 
-    Raises
-    ------
-    SourceError: the directory has no run.
+    Raises:
+        SourceError: the directory has no run.
     """
     if not is_local(directory):
         check(directory)
@@ -73,9 +72,8 @@ def runs_in(directory: Path) -> list[Path]:
 def overview(run: Path) -> Overview:
     """Summarize a run.
 
-    Raises
-    ------
-    SourceError: the directory is not that of a run, or cannot be read.
+    Raises:
+        SourceError: the directory is not that of a run, or cannot be read.
     """
     manifest = manifest_of(run)
     try:

@@ -50,9 +50,8 @@ class ProgressSums(msgspec.Struct):
 class ProgressFile:
     """The file of a run's progress reports, one JSON object a line; the first may be the sums of reports that were dropped.
 
-    Parameters
-    ----------
-    keep: how many of the newest reports are not summed up.
+    Args:
+        keep: how many of the newest reports are not summed up.
     """
 
     def __init__(self, path: Path, keep: int) -> None:

@@ -48,17 +48,17 @@ class SourceRecord:
 class Record:
     """A progress report of one query on one micro-batch.
 
-    Parameters
-    ----------
-    query, run: Spark's identifiers of the query, which stays the same when it is restarted, and of this start.
-    started: when the trigger began, in seconds since the epoch.
-    phases: duration of each phase in seconds, by Spark's names in ``durationMs``.
-    keys: number of keys whose state was written; None without stateful operators.
-    state_rows: rows in the state of all operators. late: rows that Spark dropped as late.
-    partitions: number of partitions of the stateful operators; None without any.
-    collected: seconds that all tasks of the session have taken so far, and the part of that in garbage collection; None where
-        it was not recorded.
-    delivered: in a run of Penstock, the seconds that each sink took.
+    Args:
+        query, run: Spark's identifiers of the query, which stays the same when it is restarted, and of this start.
+        started: when the trigger began, in seconds since the epoch.
+        phases: duration of each phase in seconds, by Spark's names in ``durationMs``.
+        keys: number of keys whose state was written; None without stateful operators.
+        state_rows: rows in the state of all operators.
+        late: rows that Spark dropped as late.
+        partitions: number of partitions of the stateful operators; None without any.
+        collected: seconds that all tasks of the session have taken so far, and the part of that in garbage collection; None
+            where it was not recorded.
+        delivered: in a run of Penstock, the seconds that each sink took.
     """
 
     query: str

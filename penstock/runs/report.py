@@ -40,13 +40,15 @@ class ElementReport(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The report of a run. Every figure is measured; a run in real time leaves out those that it cannot know.
 
-    Parameters
-    ----------
-    places: for each path of events, how many left, how many fewer (``missing``) or more (``extra``) arrived, and in how many
-        micro-batches other ones arrived (``differs``). uncounted: elements within which Spark counts nothing.
-    lag: queued rows, by source and partition. watermarks: by source, in ISO 8601.
-    latency_ms: by quantile, over the ``timed_results``: results that an event caused, not those of timers and windows. units:
-        the unit of each figure, in words. delivery: in real time, how results are delivered (such as at least once).
+    Args:
+        places: for each path of events, how many left, how many fewer (``missing``) or more (``extra``) arrived, and in how
+            many micro-batches other ones arrived (``differs``).
+        uncounted: elements within which Spark counts nothing.
+        lag: queued rows, by source and partition.
+        watermarks: by source, in ISO 8601.
+        latency_ms: by quantile, over the ``timed_results``: results that an event caused, not those of timers and windows.
+        units: the unit of each figure, in words.
+        delivery: in real time, how results are delivered (such as at least once).
     """
 
     application: str

@@ -36,9 +36,9 @@ class Loaded(msgspec.Struct, frozen=True):
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """A start, or a change during one. Options are those of `penstock.engine.RunOptions`, without secrets; times in seconds.
 
-    Parameters
-    ----------
-    resumed: whether the run had been started before. changed: whether this is a change of settings during a start.
+    Args:
+        resumed: whether the run had been started before.
+        changed: whether this is a change of settings during a start.
     """
 
     time: float

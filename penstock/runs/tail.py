@@ -21,9 +21,8 @@ class FileTail:
     def lines(self, anew: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """Yield the whole lines that were added since the last call; none if there is no file.
 
-        Parameters
-        ----------
-        anew: called if the file was replaced, before its lines are yielded from the first one on.
+        Args:
+            anew: called if the file was replaced, before its lines are yielded from the first one on.
         """
         if not is_local(self.path):
             complete, self._at, replaced = lines_after(self.path, self._at - 1)

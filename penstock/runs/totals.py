@@ -19,10 +19,9 @@ class Totals(Counts):
     def add(self, record: BatchRecord, external: frozenset[str], handed_on: frozenset[str]) -> None:
         """Add a micro-batch of a group.
 
-        Parameters
-        ----------
-        external: the group's sources that are not hops; their events count as accepted.
-        handed_on: streams that the group reads from other groups, which have counted them already.
+        Args:
+            external: the group's sources that are not hops; their events count as accepted.
+            handed_on: streams that the group reads from other groups, which have counted them already.
         """
         sources = {name: source for name, source in record.sources.items() if name in external}
         streams = {name: events for name, events in record.streams.items() if name not in handed_on}

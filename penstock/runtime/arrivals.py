@@ -48,9 +48,9 @@ class _Kept(NamedTuple):
 class ArrivedBlocks:
     """Blocks of events on their way to the elements of a hop.
 
-    Parameters
-    ----------
-    directory: where the file for spilled blocks is created, if needed; by default the system's directory for temporary files.
+    Args:
+        directory: where the file for spilled blocks is created, if needed; by default the system's directory for temporary
+            files.
     """
 
     def __init__(self, wiring: Wiring, directory: str | None = None) -> None:

@@ -25,9 +25,8 @@ def run_event_body(
 ) -> list[EventBatch]:
     """Call a keyless element of the event dialect on each event; returns its emissions.
 
-    Parameters
-    ----------
-    handed: copies of the events, which the element may change.
+    Args:
+        handed: copies of the events, which the element may change.
     """
     tally.come(handed_to(element.name), batch.lineage)
     instance = element.prototype() if element.prototype else None
@@ -112,9 +111,8 @@ class _BatchBody:
 def conformed(element: Element, output: Any, emitted: Codec) -> pa.RecordBatch:
     """Convert the output of a batch-dialect body to a record batch with the columns of the stream that it is emitted into.
 
-    Raises
-    ------
-    EmissionError: a column is missing, or holds a null that the stream does not allow.
+    Raises:
+        EmissionError: a column is missing, or holds a null that the stream does not allow.
     """
     name, stream, schema = element.name, element.emits[0], emitted.schema
     if isinstance(output, Mapping):

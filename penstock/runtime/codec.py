@@ -65,9 +65,8 @@ class Codec:
         Returns the event. An event with lists, dicts or events in it is copied, so that an element cannot change it after
         emitting it.
 
-        Raises
-        ------
-        msgspec.ValidationError: a value does not have its field's type; names the field.
+        Raises:
+            msgspec.ValidationError: a value does not have its field's type; names the field.
         """
         if self._fits is not None and self._fits(event):
             return event
@@ -89,9 +88,8 @@ class Codec:
     def from_columns(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the events of a record batch that has the columns of `schema`.
 
-        Raises
-        ------
-        msgspec.ValidationError: a row is no valid event; not checked where the type is `flat`.
+        Raises:
+            msgspec.ValidationError: a row is no valid event; not checked where the type is `flat`.
         """
         if self.flat:
             return list(map(self._of_fields, *self._lists(batch)))
@@ -100,9 +98,8 @@ class Codec:
     def from_rows(self, rows: Iterable[dict[str, Any]]) -> list[Any]:
         """Return the events of rows, which are dicts by the names of fields, such as tables return.
 
-        Raises
-        ------
-        msgspec.ValidationError: a row is no valid event.
+        Raises:
+            msgspec.ValidationError: a row is no valid event.
         """
         return [convert(self.encoded(row), self.event_type, strict=False) for row in rows]
 
@@ -135,9 +132,8 @@ class Codec:
     def from_line(self, line: bytes) -> Any:
         """Return an event whose only field is the text of a line in UTF-8, without a leading byte order mark.
 
-        Raises
-        ------
-        UnicodeDecodeError, msgspec.ValidationError: the line is not UTF-8, or the field does not allow the text.
+        Raises:
+            UnicodeDecodeError, msgspec.ValidationError: the line is not UTF-8, or the field does not allow the text.
         """
         text = line.decode()
         if text[:1] == MARK:
@@ -150,9 +146,8 @@ class Codec:
     def from_text(self, row: dict[str, str | None]) -> Any:
         """Return an event from text fields, such as those of a CSV line; a field that is None counts as missing.
 
-        Raises
-        ------
-        msgspec.ValidationError: a text does not convert to its field's type; names the field.
+        Raises:
+            msgspec.ValidationError: a text does not convert to its field's type; names the field.
         """
         present = {name: value for name, value in row.items() if value is not None}
         refuse_numbers(present, self._times)
@@ -168,9 +163,8 @@ class Codec:
     def from_message(self, payload: bytes, beside: dict[str, bytes | None]) -> Any:
         """Return an event from JSON and from texts of fields beside it, which take precedence over the JSON.
 
-        Raises
-        ------
-        msgspec.DecodeError, UnicodeDecodeError: the payload is no JSON, or a value has another type; names the field.
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: the payload is no JSON, or a value has another type; names the field.
         """
         texts = self._of_texts(beside)
         if not is_writable(texts):  # they hold values that JSON lacks, such as NaN
@@ -181,9 +175,8 @@ class Codec:
     def from_values(self, values: dict[str, Any] | bytes, beside: dict[str, bytes | None]) -> Any:
         """Return an event from a dict of Python values, or from JSON, and from texts of fields beside it.
 
-        Raises
-        ------
-        As `from_message`.
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError: the payload is no JSON, or a value has another type; names the field.
         """
         if isinstance(values, bytes):
             return self.from_message(values, beside) if beside else self.decode_json(values)

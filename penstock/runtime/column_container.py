@@ -152,9 +152,8 @@ class ColumnContainer:
     def _kept(self, states: States) -> dict[str, Array]:
         """Return the arrays of the states after a call, checked and converted to the types that pages store.
 
-        Raises
-        ------
-        StateError: an array cannot be stored; names the field.
+        Raises:
+            StateError: an array cannot be stored; names the field.
         """
         states_left = {
             field.name: self._fitting(field, getattr(states, field.name), len(states.keys)) for field in self._fields

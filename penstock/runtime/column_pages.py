@@ -90,9 +90,8 @@ class Instances:
 class PageForm:
     """The format of a page: an Arrow stream of one record batch, with its schema.
 
-    Parameters
-    ----------
-    fields: the fields of an instance's state.
+    Args:
+        fields: the fields of an instance's state.
     """
 
     def __init__(self, fields: Iterable[Field]) -> None:
@@ -141,9 +140,8 @@ class PageForm:
 class ColumnPages(Directory):
     """Reads and writes the pages of one element in one partition.
 
-    Parameters
-    ----------
-    fields: the fields of an instance's state.
+    Args:
+        fields: the fields of an instance's state.
     """
 
     def __init__(self, element: str, store: PageStore, fields: Iterable[Field]) -> None:

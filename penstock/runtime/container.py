@@ -239,9 +239,8 @@ class Container:
     def _end_batch(self, identity: bytes, born: int) -> None:
         """Call ``on_batch`` on an instance and check its state.
 
-        Raises
-        ------
-        Exception: whatever the hook raises, or StateError where the resulting state cannot be stored.
+        Raises:
+            Exception: whatever the hook raises, or StateError where the resulting state cannot be stored.
         """
         instance = self._live[identity]
         instance.touched = self._context.now

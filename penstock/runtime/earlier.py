@@ -18,10 +18,9 @@ from penstock.runtime.letters import FAULTS, described
 class EarlierReader:
     """Decodes instances of one element that were stored in the current or an earlier form.
 
-    Parameters
-    ----------
-    forms: the earlier forms; an instance's ``form`` is the index of its own.
-    show_key: decodes an encoded key, for error messages.
+    Args:
+        forms: the earlier forms; an instance's ``form`` is the index of its own.
+        show_key: decodes an encoded key, for error messages.
     """
 
     def __init__(
@@ -36,9 +35,8 @@ class EarlierReader:
     def read(self, identity: bytes, content: Any) -> Instance[Any]:
         """Decode an instance, and migrate it to the current form if needed.
 
-        Raises
-        ------
-        StateError: ``migrate`` has failed, or returned a state that cannot be stored.
+        Raises:
+            StateError: ``migrate`` has failed, or returned a state that cannot be stored.
         """
         stored = decode_shallow(content)
         if stored.form >= len(self._forms):

@@ -16,10 +16,9 @@ from penstock.runtime.wiring import Wiring
 class Emitter:
     """Collects what one element emits while it handles many events.
 
-    Parameters
-    ----------
-    causes: the lineages of these events.
-    partition: the number of the partition in which the element runs.
+    Args:
+        causes: the lineages of these events.
+        partition: the number of the partition in which the element runs.
     """
 
     def __init__(self, element: Element, wiring: Wiring, causes: LineageColumns, partition: int) -> None:
@@ -34,10 +33,9 @@ class Emitter:
     def collect(self, result: Any) -> Sequence[Emission]:
         """Exhaust what a hook yielded or returned, and check it; returns the emissions without adding them yet.
 
-        Raises
-        ------
-        EmissionError: the result holds something other than events of declared streams.
-        msgspec.ValidationError: a value does not have its field's type.
+        Raises:
+            EmissionError: the result holds something other than events of declared streams.
+            msgspec.ValidationError: a value does not have its field's type.
         """
         if result is None:
             return ()

@@ -57,9 +57,8 @@ class Entrance:
     def take(self, rows: Any, kind: str, lineage: LineageColumns, read: Callable[[bytes, Fit], Any] | None = None) -> None:
         """Take rows of a kind (`penstock.connectors.source.RowKind`), or a record batch with the events' columns.
 
-        Parameters
-        ----------
-        read: decodes framed messages; needed for these only.
+        Args:
+            read: decodes framed messages; needed for these only.
         """
         if isinstance(rows, pa.RecordBatch):
             self.columns(rows, lineage)

@@ -46,9 +46,8 @@ class EventBatch:
     def columns(self, wiring: Wiring, *, staged: bool = False) -> pa.RecordBatch:
         """Return the events as a record batch.
 
-        Parameters
-        ----------
-        staged: whether columns have the types of `Codec.staged` instead of `Codec.schema`.
+        Args:
+            staged: whether columns have the types of `Codec.staged` instead of `Codec.schema`.
         """
         codec = wiring.codec(self.stream.event_type)
         if staged and self._columns is None and not codec.staged.equals(codec.schema):

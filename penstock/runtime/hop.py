@@ -22,10 +22,9 @@ SENT_AT_ONCE = 8 << 20
 class Hop:
     """Delivers events to the containers of a hop, and lets their timers fire.
 
-    Parameters
-    ----------
-    now: the micro-batch's processing time. watermark: its event-time watermark, or None without event time. Both are in seconds
-        since the epoch.
+    Args:
+        now: the micro-batch's processing time.
+        watermark: its event-time watermark, or None without event time. Both are in seconds since the epoch.
     """
 
     def __init__(self, stage: Stage, arrivals: ArrivedBlocks, store: PageStore, now: float, watermark: float | None) -> None:

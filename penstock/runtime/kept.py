@@ -55,9 +55,8 @@ def reads_back(prototype: type[ProcessingElement], inputs: Iterable[type[Event]]
     """Whether each state that can be encoded can also be decoded. Joins and built-in reducers keep values of delivered events,
     and no function can change these if they are scalars.
 
-    Parameters
-    ----------
-    inputs: the types of the events that are delivered.
+    Args:
+        inputs: the types of the events that are delivered.
     """
     if not all(map(is_immutable, inputs)):
         return False

@@ -28,12 +28,11 @@ _decode = msgspec.msgpack.Decoder().decode
 class KeyReader:
     """Reads an event's key, and computes the instance's identity (its encoded key), partition and hash.
 
-    Parameters
-    ----------
-    fields: the fields of the event that make up the key.
-    event_type: the type of the events, whose fields give the types of the key's parts.
-    partitions: the number of partitions of the hop.
-    partitioner: the rule for keys that are integers.
+    Args:
+        fields: the fields of the event that make up the key.
+        event_type: the type of the events, whose fields give the types of the key's parts.
+        partitions: the number of partitions of the hop.
+        partitioner: the rule for keys that are integers.
     """
 
     def __init__(

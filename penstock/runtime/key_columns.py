@@ -28,10 +28,9 @@ class Places(NamedTuple):
 class KeyColumns:
     """Reads the keys of record batches as a `KeyReader` reads those of events, once for each distinct key.
 
-    Parameters
-    ----------
-    fields: the fields of the events that make up the key.
-    codec: the codec of the events.
+    Args:
+        fields: the fields of the events that make up the key.
+        codec: the codec of the events.
     """
 
     def __init__(self, reader: KeyReader, fields: Sequence[str], codec: Codec) -> None:

@@ -54,9 +54,8 @@ class Failure(NamedTuple):
 class DeadLetters:
     """Writes the dead letters of one stage.
 
-    Parameters
-    ----------
-    on_error: ``"stop"`` raises an error instead of writing a dead letter.
+    Args:
+        on_error: ``"stop"`` raises an error instead of writing a dead letter.
     """
 
     def __init__(self, output: Output, tally: Tally, on_error: Literal["dead-letter", "stop"]) -> None:
@@ -70,9 +69,8 @@ class DeadLetters:
     def write(self, element: str, stream: Stream[Any], event: Any, error: BaseException | Failure, lineage: Lineage) -> None:
         """Write an event that an element or a sink could not handle; ``event`` is None where no single event was at fault.
 
-        Raises
-        ------
-        RunFailedError: ``on_error`` is ``"stop"``.
+        Raises:
+            RunFailedError: ``on_error`` is ``"stop"``.
         """
         self._tally.element(element).dead_letters += 1
         failure = error if isinstance(error, Failure) else Failure.of(error)

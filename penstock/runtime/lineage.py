@@ -60,10 +60,9 @@ class LineageColumns(NamedTuple):
     def read(cls, born: Ints, major: Ints, minor: Ints, salt: int = 0, root: Ints | None = None) -> "LineageColumns":
         """Make the lineages of events that a group reads.
 
-        Parameters
-        ----------
-        salt: differs between sources, and between the micro-batches of one; 0 in a run of a single group.
-        root: of events from another group, as it has told them; 0 where it has not.
+        Args:
+            salt: differs between sources, and between the micro-batches of one; 0 in a run of a single group.
+            root: of events from another group, as it has told them; 0 where it has not.
         """
         own = hashed(major, minor, salt)
         root = own | 1 if root is None else np.where(root, root, own & ~1)
@@ -144,9 +143,8 @@ def hashed(major: Ints, minor: Ints, salt: int = 0) -> Ints:
 def in_order(lineage: LineageColumns, numbers: Sequence[Ints]) -> Ints | None:
     """Return the indices that sort events into the order of delivery; None where they are in order already.
 
-    Parameters
-    ----------
-    numbers: part by part, the numbers that order events caused by one source event; see `Block.numbers`.
+    Args:
+        numbers: part by part, the numbers that order events caused by one source event; see `Block.numbers`.
     """
     order = np.lexsort((np.concatenate([np.empty(0, np.int64), *numbers]), lineage.minor, lineage.major))
     return None if np.array_equal(order, np.arange(len(order))) else order

@@ -21,10 +21,10 @@ from penstock.runtime.wiring import Wiring
 class LiveInstances:
     """The instances that a micro-batch has touched, and the pages that hold all the others.
 
-    Parameters
-    ----------
-    context: what instances know of the micro-batch.
-    clock: the time by which timers are due, in seconds since the epoch; None where that is event time and there is none yet.
+    Args:
+        context: what instances know of the micro-batch.
+        clock: the time by which timers are due, in seconds since the epoch; None where that is event time and there is none
+            yet.
     """
 
     def __init__(self, element: Element, wiring: Wiring, pages: Pages, context: InstanceContext, clock: float | None) -> None:
@@ -50,9 +50,8 @@ class LiveInstances:
     def open_all(self, first: Mapping[bytes, int], events: Sequence[Any]) -> None:
         """Load the instances of a delivery's events from their pages, or create them on first use.
 
-        Parameters
-        ----------
-        first: by identity, the row of the instance's first event.
+        Args:
+            first: by identity, the row of the instance's first event.
         """
         identities = [identity for identity in first if identity not in self.live]
         numbers = self.pages.numbers(self.key.hashes(identities)).tolist()
@@ -125,9 +124,8 @@ class LiveInstances:
     def check_storable(self, identity: bytes, instance: Instance[Any]) -> bytes | None:
         """Refuse state that cannot be written and read back; returns the encoded instance, or None where it was not needed.
 
-        Raises
-        ------
-        StateError: names the element, the key and the fault.
+        Raises:
+            StateError: names the element, the key and the fault.
         """
         if self._surely_kept(instance.state):
             return None

@@ -54,9 +54,8 @@ class Lines(msgspec.Struct):
 class AtWork:
     """The element whose hooks are being called, and the key for which; captures what they print and log.
 
-    Parameters
-    ----------
-    decode: returns the key of an identity.
+    Args:
+        decode: returns the key of an identity.
     """
 
     __slots__ = ("_begun", "_begun_by", "_decode", "_lines", "element", "identity", "muted")
@@ -137,9 +136,8 @@ def working(work: AtWork) -> Iterator[AtWork]:
 def listen(level: LogLevel) -> None:
     """From now on, capture what this process prints and logs while an element is at work. It also goes where it went before.
 
-    Parameters
-    ----------
-    level: the lowest level of records to keep, as `logging` names it.
+    Args:
+        level: the lowest level of records to keep, as `logging` names it.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

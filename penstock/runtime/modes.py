@@ -11,9 +11,8 @@ from penstock.runtime.codec import Codec
 def refuse_in_memory(topology: Topology) -> None:
     """Refuse a topology that the in-memory test driver cannot run.
 
-    Raises
-    ------
-    TopologyError: names the element.
+    Raises:
+        TopologyError: names the element.
     """
     for element in topology.elements:
         if element.dialect == "query":
@@ -26,9 +25,8 @@ def refuse_in_memory(topology: Topology) -> None:
 def refuse_in_real_time(topology: Topology) -> None:
     """Refuse a topology that Spark's real-time mode cannot run.
 
-    Raises
-    ------
-    ConfigurationError: names the element or the source, and the remedy.
+    Raises:
+        ConfigurationError: names the element or the source, and the remedy.
     """
     for element in topology.elements:
         if element.dialect != "query":

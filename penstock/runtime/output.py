@@ -38,15 +38,14 @@ Texts = list[str | None]
 class SinkFiles(msgspec.Struct, frozen=True):
     """Where, and in which format, the events of a sink are staged.
 
-    Parameters
-    ----------
-    name: of the sink, or of the stream that makes the hop.
-    beside: fields whose values precede each line of JSON, as a JSON array of texts and a tab; see `divided`.
-    rule: ``module:function`` that raises ``ValueError`` for a record batch that the sink cannot store.
-    key: fields that identify the rows of a table; they must not be NaN.
-    wide: whether columns have the types of `Codec.staged`, which hold more values.
-    largest: the most bytes that a line may have; 0 for no limit.
-    frame: encodes events as messages of a schema registry; lines then hold these messages in Base64 instead of JSON.
+    Args:
+        name: of the sink, or of the stream that makes the hop.
+        beside: fields whose values precede each line of JSON, as a JSON array of texts and a tab; see `divided`.
+        rule: ``module:function`` that raises ``ValueError`` for a record batch that the sink cannot store.
+        key: fields that identify the rows of a table; they must not be NaN.
+        wide: whether columns have the types of `Codec.staged`, which hold more values.
+        largest: the most bytes that a line may have; 0 for no limit.
+        frame: encodes events as messages of a schema registry; lines then hold these messages in Base64 instead of JSON.
     """
 
     name: str
@@ -68,9 +67,8 @@ class SinkFiles(msgspec.Struct, frozen=True):
     def refuse_large(self, lines: Iterable[bytes]) -> None:
         """Refuse lines that are too large for one message.
 
-        Raises
-        ------
-        ValueError: states the size and the remedy.
+        Raises:
+            ValueError: states the size and the remedy.
         """
         for line in lines:
             size = len(line) if self.frame is None else len(line) * 3 // 4  # of the decoded Base64
@@ -83,9 +81,8 @@ class SinkFiles(msgspec.Struct, frozen=True):
     def refuse(self, columns: pa.RecordBatch) -> None:
         """Refuse rows whose key is NaN, or that the sink's own rule rejects.
 
-        Raises
-        ------
-        ValueError: the sink cannot store some of the rows.
+        Raises:
+            ValueError: the sink cannot store some of the rows.
         """
         for name in self.key:
             column = columns.column(name)
@@ -139,9 +136,8 @@ class Output(Protocol):
 class FileOutput:
     """Writes to staged files, one per sink, for one stage in one partition.
 
-    Parameters
-    ----------
-    name: prefix of the files' names; differs between the stages of a micro-batch.
+    Args:
+        name: prefix of the files' names; differs between the stages of a micro-batch.
     """
 
     def __init__(self, sinks: Iterable[SinkFiles], name: str) -> None:
@@ -281,9 +277,8 @@ def texts_of(values: Iterable[Any]) -> Texts:
 def framed(events: Iterable[Any], texts: Iterable[Texts], files: SinkFiles) -> list[bytes]:
     """Return events as lines of messages framed for a schema registry, in Base64, preceded by their texts if any.
 
-    Parameters
-    ----------
-    events: events, or other values that encode alike.
+    Args:
+        events: events, or other values that encode alike.
     """
     assert files.frame is not None
     lines = [b64encode(files.frame.message(event)) for event in events]

@@ -151,9 +151,8 @@ class Pages(Directory):
     def flush(self, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
         """Split pages until they are small enough again, then write all loaded pages and the header.
 
-        Parameters
-        ----------
-        hashes: returns the hashes of encoded keys.
+        Args:
+            hashes: returns the hashes of encoded keys.
         """
         while self.header.instances > self.header.pages * INSTANCES_PER_PAGE:
             self._split(hashes)

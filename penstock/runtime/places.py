@@ -19,10 +19,9 @@ _MODULUS = 1 << 64
 class Seen(msgspec.Struct):
     """The number and the fingerprint of events that were counted at one end of a place.
 
-    Parameters
-    ----------
-    print: the sum, modulo 2^64, of hashes of the events' origins. It does not depend on their order, and can be added up.
-        Events of one origin have equal hashes.
+    Args:
+        print: the sum, modulo 2^64, of hashes of the events' origins. It does not depend on their order, and can be added up.
+            Events of one origin have equal hashes.
     """
 
     events: int = 0
@@ -51,10 +50,10 @@ class Seen(msgspec.Struct):
 class Place(msgspec.Struct):
     """The comparison of the events that left for a place with those that arrived, summed over micro-batches.
 
-    Parameters
-    ----------
-    events: how many left. missing, extra: how many fewer, or more, arrived, summed over micro-batches without netting.
-    differs: the number of micro-batches in which equally many, but different, events arrived.
+    Args:
+        events: how many left.
+        missing, extra: how many fewer, or more, arrived, summed over micro-batches without netting.
+        differs: the number of micro-batches in which equally many, but different, events arrived.
     """
 
     events: int = 0

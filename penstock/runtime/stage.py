@@ -30,10 +30,9 @@ _encode = msgpack_encoder().encode
 class Stage:
     """One stage in one partition, for one micro-batch.
 
-    Parameters
-    ----------
-    number: the number of the hop that feeds the stage; 0 for the stage behind the sources.
-    output: takes the rows of sinks.
+    Args:
+        number: the number of the hop that feeds the stage; 0 for the stage behind the sources.
+        output: takes the rows of sinks.
     """
 
     def __init__(self, wiring: Wiring, number: int, partition: int, output: Output) -> None:
@@ -76,9 +75,9 @@ class Stage:
     ) -> tuple[Encoded, EventBatch]:
         """Encode a batch, and return it with the events that are in it; those that cannot be encoded become dead letters.
 
-        Parameters
-        ----------
-        element: the name of the consumer, for dead letters. place: where the events are on their way to, for the tally.
+        Args:
+            element: the name of the consumer, for dead letters.
+            place: where the events are on their way to, for the tally.
         """
         try:
             return encode(batch), batch

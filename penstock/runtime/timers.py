@@ -23,9 +23,8 @@ PAGES_AT_ONCE, BYTES_AT_ONCE = 256, 16 << 20
 class Timers:
     """Fires the timers of one element's instances in one partition.
 
-    Parameters
-    ----------
-    clock: the time up to which timers fire, in seconds since the epoch; None while there is no event time yet.
+    Args:
+        clock: the time up to which timers fire, in seconds since the epoch; None while there is no event time yet.
     """
 
     def __init__(

@@ -72,9 +72,8 @@ class PackedBlock(NamedTuple):
 class Outbox:
     """Blocks on their way to later stages.
 
-    Parameters
-    ----------
-    grouped: whether the run has several groups, so that the roots of events are sent, too.
+    Args:
+        grouped: whether the run has several groups, so that the roots of events are sent, too.
     """
 
     def __init__(self, grouped: bool = False) -> None:
@@ -93,9 +92,9 @@ class Outbox:
     ) -> list[PackedBlock]:
         """Encode events for a keyed element into blocks by partition, without sending them yet.
 
-        Parameters
-        ----------
-        buckets: for each event, the partition of its instance. encode: returns the encoded events of some rows.
+        Args:
+            buckets: for each event, the partition of its instance.
+            encode: returns the encoded events of some rows.
         """
         order = np.argsort(buckets, kind="stable")
         ends = np.flatnonzero(np.diff(buckets[order])) + 1

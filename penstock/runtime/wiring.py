@@ -61,15 +61,14 @@ def _resolve(reference: WiringReference) -> "Wiring":
 class Wiring:
     """A topology made ready to be run in partitions.
 
-    Parameters
-    ----------
-    topology: the application's topology, or the part of it that makes up a group.
-    partitions: the number of partitions of each keyed hop.
-    sinks: where each sink, and the dead letters, are staged.
-    on_error: whether an event that fails becomes a dead letter, or stops the run.
-    earlier: for elements that migrate state, the earlier forms in which it may be stored.
-    partitioner: the rule by which integers that are keys are assigned to partitions.
-    grouped: whether streams come from other groups, or go to them.
+    Args:
+        topology: the application's topology, or the part of it that makes up a group.
+        partitions: the number of partitions of each keyed hop.
+        sinks: where each sink, and the dead letters, are staged.
+        on_error: whether an event that fails becomes a dead letter, or stops the run.
+        earlier: for elements that migrate state, the earlier forms in which it may be stored.
+        partitioner: the rule by which integers that are keys are assigned to partitions.
+        grouped: whether streams come from other groups, or go to them.
     """
 
     def __init__(

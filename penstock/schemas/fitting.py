@@ -13,10 +13,9 @@ from penstock.kinds.event import Event, field_types
 class Leniency(NamedTuple):
     """Differences between two types that are ignored.
 
-    Parameters
-    ----------
-    texts: whether a wanted `str` accepts a type whose values JSON holds as texts, such as `UUID`.
-    absences: whether a given field may be null though null is not wanted: in Protobuf, any nested message may be absent.
+    Args:
+        texts: whether a wanted `str` accepts a type whose values JSON holds as texts, such as `UUID`.
+        absences: whether a given field may be null though null is not wanted: in Protobuf, any nested message may be absent.
     """
 
     texts: bool = False

@@ -15,9 +15,8 @@ HEAD = struct.Struct(">bI")
 class Frame(msgspec.Struct, frozen=True):
     """Encodes the events of a stream as messages with a header.
 
-    Parameters
-    ----------
-    number: the id of the schema in the registry.
+    Args:
+        number: the id of the schema in the registry.
     """
 
     number: int

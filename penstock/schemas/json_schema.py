@@ -60,9 +60,9 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
 class _Reading:
     """Translates one schema to annotations.
 
-    Parameters
-    ----------
-    whole: the decoded schema. parts: the texts of other schemas that it refers to, by name.
+    Args:
+        whole: the decoded schema.
+        parts: the texts of other schemas that it refers to, by name.
     """
 
     def __init__(self, whole: Any, parts: dict[str, str]) -> None:

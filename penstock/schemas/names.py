@@ -9,13 +9,12 @@ from penstock.errors import EventSchemaError
 def is_defined(kind: type, kinds: dict[str, type], definition: Callable[[type], Any]) -> bool:
     """Return whether a schema has a type already, and note that it has it from now on.
 
-    Parameters
-    ----------
-    kinds: the schema's types by name. definition: returns what a schema says of a type, to compare two of one name.
+    Args:
+        kinds: the schema's types by name.
+        definition: returns what a schema says of a type, to compare two of one name.
 
-    Raises
-    ------
-    EventSchemaError: another type has that name.
+    Raises:
+        EventSchemaError: another type has that name.
     """
     first = kinds.get(kind.__name__)
     if first is None:

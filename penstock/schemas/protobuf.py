@@ -84,9 +84,8 @@ def event_type_of(schema: Schema) -> type[Event]:
 def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
     """Return a reader of payloads, which begin with the indexes of their message type, as schema registries require.
 
-    Raises
-    ------
-    EventSchemaError: the compiler refuses the schema.
+    Raises:
+        EventSchemaError: the compiler refuses the schema.
     """
     _file(schema)
 
@@ -117,9 +116,8 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
 def _file(schema: Schema) -> Any:
     """Compile a schema, and return the descriptor of its file.
 
-    Raises
-    ------
-    EventSchemaError: the compiler refuses the schema.
+    Raises:
+        EventSchemaError: the compiler refuses the schema.
     """
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
@@ -139,9 +137,8 @@ def _file(schema: Schema) -> Any:
 def _compile(root: Path, arguments: list[str], text: str) -> None:
     """Run the compiler, in a process of its own, for it writes its errors to the process's standard error.
 
-    Raises
-    ------
-    EventSchemaError: it refuses the schema, of which ``text`` is shown; or it cannot be run.
+    Raises:
+        EventSchemaError: it refuses the schema, of which ``text`` is shown; or it cannot be run.
     """
     command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root}", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -27,10 +27,9 @@ _MODULES = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 class Schema(msgspec.Struct, frozen=True):
     """A schema of messages, in one of the formats.
 
-    Parameters
-    ----------
-    text: JSON for Avro and JSON Schema; for Protobuf a ``.proto`` file, whose first message is the type of events.
-    parts: names and texts of the schemas that it refers to; a schema comes after the ones that it refers to itself.
+    Args:
+        text: JSON for Avro and JSON Schema; for Protobuf a ``.proto`` file, whose first message is the type of events.
+        parts: names and texts of the schemas that it refers to; a schema comes after the ones that it refers to itself.
     """
 
     kind: Kind
@@ -41,10 +40,9 @@ class Schema(msgspec.Struct, frozen=True):
     def of(cls, event_type: type[Event], kind: Kind) -> "Schema":
         """Return the schema of an event type.
 
-        Raises
-        ------
-        EventSchemaError: the format cannot represent a field's type.
-        MissingExtraError: the library for the format is not installed.
+        Raises:
+            EventSchemaError: the format cannot represent a field's type.
+            MissingExtraError: the library for the format is not installed.
         """
         text: str = _format(kind).text_of(event_type)
         return cls(kind, text)
@@ -52,10 +50,9 @@ class Schema(msgspec.Struct, frozen=True):
     def event_type(self) -> type[Event]:
         """Return an event type for messages of the schema.
 
-        Raises
-        ------
-        EventSchemaError: the schema has a type that no event can hold, or is not valid in its format.
-        MissingExtraError: the library for the format is not installed.
+        Raises:
+            EventSchemaError: the schema has a type that no event can hold, or is not valid in its format.
+            MissingExtraError: the library for the format is not installed.
         """
         made: type[Event] = _format(self.kind).event_type_of(self)
         return made
@@ -65,9 +62,9 @@ class Schema(msgspec.Struct, frozen=True):
 
         If a payload is of another schema, the function raises the error of the format's library.
 
-        Raises
-        ------
-        As `event_type`.
+        Raises:
+            EventSchemaError: the schema has a type that no event can hold, or is not valid in its format.
+            MissingExtraError: the library for the format is not installed.
         """
         made: Callable[[bytes], Values | bytes] = _format(self.kind).reader_of(self)
         return made
@@ -75,9 +72,9 @@ class Schema(msgspec.Struct, frozen=True):
     def writer(self) -> Callable[[Any], bytes]:
         """Return a function that encodes an event as a payload; it raises ``ValueError`` if the event does not fit the schema.
 
-        Raises
-        ------
-        As `event_type`.
+        Raises:
+            EventSchemaError: the schema has a type that no event can hold, or is not valid in its format.
+            MissingExtraError: the library for the format is not installed.
         """
         made: Callable[[Any], bytes] = _format(self.kind).writer_of(self)
         return made

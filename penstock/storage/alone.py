@@ -19,9 +19,8 @@ PATIENCE_S = 30.0
 def alone(path: Path) -> Iterator[None]:
     """Hold an advisory lock on a file or directory within the block; does nothing on an object store, which has no locks.
 
-    Raises
-    ------
-    RunLockedError: another process has held the lock for more than `PATIENCE_S`.
+    Raises:
+        RunLockedError: another process has held the lock for more than `PATIENCE_S`.
     """
     if not is_local(path):
         yield

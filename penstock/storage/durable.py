@@ -20,9 +20,8 @@ from penstock.storage.place import here_of, in_objects, is_local, make_of_user, 
 def read(path: Path) -> bytes:
     """Return a file's content.
 
-    Raises
-    ------
-    FileNotFoundError: there is no such file.
+    Raises:
+        FileNotFoundError: there is no such file.
     """
     if is_local(path):
         return path.read_bytes()
@@ -43,10 +42,10 @@ Kept = Literal["name", "bytes", "no"]
 def write(path: Path, content: str | bytes, mode: int = PRIVATE, *, kept: Kept = "name") -> None:
     """Write a file atomically. A file that is there is replaced, and the new one gets its mode.
 
-    Parameters
-    ----------
-    mode: of a file that was not there.
-    kept: what survives a failure of the machine once the call returns; with less, the old file, or an empty one, may be left.
+    Args:
+        mode: of a file that was not there.
+        kept: what survives a failure of the machine once the call returns; with less, the old file, or an empty one, may be
+            left.
     """
     data = content.encode() if isinstance(content, str) else content
     if in_objects(path):  # writing an object is atomic
@@ -91,9 +90,8 @@ def move(path: Path, to: Path) -> None:
 
     On a disk, a power failure may undo the move until `sync_names` has been called for the target's directory.
 
-    Raises
-    ------
-    FileNotFoundError: there is no such file.
+    Raises:
+        FileNotFoundError: there is no such file.
     """
     if is_local(path):
         os.replace(path, to)
@@ -136,9 +134,8 @@ def sizes(directory: Path) -> dict[Path, int]:
 def make(directory: Path, mode: int = 0o777) -> None:
     """Make a directory and its parents on a local disk; stores need none.
 
-    Parameters
-    ----------
-    mode: of the directory if it is made, less the user's umask; its parents have the default mode.
+    Args:
+        mode: of the directory if it is made, less the user's umask; its parents have the default mode.
     """
     if not is_local(directory) or directory.is_dir():
         return
@@ -152,9 +149,8 @@ def make(directory: Path, mode: int = 0o777) -> None:
 def make_here(run: Path) -> None:
     """Make a run's directory on this machine (`here_of`), private to its owner; an existing one keeps its mode.
 
-    Raises
-    ------
-    OSError: it cannot be made, or belongs to another user, who could tamper with files that are sent to executors from it.
+    Raises:
+        OSError: it cannot be made, or belongs to another user, who could tamper with files that are sent to executors from it.
     """
     if not is_local(run):
         make_of_user()
@@ -257,9 +253,8 @@ def _is_there(error: OSError) -> bool:
 def private(path: Path, flags: str) -> BinaryIO:
     """Open a file on a local disk; if it is created, only its owner has access.
 
-    Parameters
-    ----------
-    flags: the mode argument of `open`.
+    Args:
+        flags: the mode argument of `open`.
     """
     return open(path, flags, opener=lambda name, how: os.open(name, how, PRIVATE))  # type: ignore[return-value]
 

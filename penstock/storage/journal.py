@@ -37,10 +37,9 @@ Summed = Callable[[Iterable[bytes]], bytes]
 class Journal(ABC):
     """A journal that this process has opened.
 
-    Parameters
-    ----------
-    keep: how many of the newest lines are kept; older ones are replaced by one line, their sum.
-    synced: whether a line must survive a failure of the machine once `append` returns; in a store it always does.
+    Args:
+        keep: how many of the newest lines are kept; older ones are replaced by one line, their sum.
+        synced: whether a line must survive a failure of the machine once `append` returns; in a store it always does.
     """
 
     def __init__(self, path: Path, keep: int, summed: Summed, *, synced: bool = True) -> None:
@@ -50,9 +49,8 @@ class Journal(ABC):
     def append(self, line: bytes) -> None:
         """Append a line. Once this returns, the line is part of the journal.
 
-        Raises
-        ------
-        RunLockedError: another process has opened the journal since; the line may or may not be part of it.
+        Raises:
+            RunLockedError: another process has opened the journal since; the line may or may not be part of it.
         """
 
     def lines(self) -> Iterator[bytes]:

@@ -31,13 +31,12 @@ STORES = (*OBJECTS, *TREES)
 def path_of(place: str | Path, *, patient: bool = True) -> Path:
     """Return a place as a path: a `pathlib.Path`, or one in a store, which has its methods.
 
-    Parameters
-    ----------
-    patient: whether to retry, with long timeouts, if a store does not answer.
+    Args:
+        patient: whether to retry, with long timeouts, if a store does not answer.
 
-    Raises
-    ------
-    ConfigurationError: the URI's scheme is unknown, or it has no host. MissingExtraError: the store's module is not installed.
+    Raises:
+        ConfigurationError: the URI's scheme is unknown, or it has no host.
+        MissingExtraError: the store's module is not installed.
     """
     if not isinstance(place, str):
         return place
@@ -104,9 +103,8 @@ def _of_user() -> Path:
 def make_of_user() -> Path:
     """Make the private temporary directory of this user on this machine, if it is missing.
 
-    Raises
-    ------
-    PermissionError: it belongs to another user, who could tamper with files that are sent to executors from it.
+    Raises:
+        PermissionError: it belongs to another user, who could tamper with files that are sent to executors from it.
     """
     place = _of_user()
     place.mkdir(mode=0o700, exist_ok=True)

@@ -36,9 +36,8 @@ MOST = 200
 def reaching(place: Path) -> Iterator[None]:
     """Within the block, turn any error on a path in a store into a `StoreError`. Errors on a local path stay as they are.
 
-    Raises
-    ------
-    StoreError: the store does not answer, knows no such bucket, or refuses.
+    Raises:
+        StoreError: the store does not answer, knows no such bucket, or refuses.
     """
     try:
         yield
@@ -69,13 +68,11 @@ def is_of_store(error: Exception) -> bool:
 def check(place: Path, *, by_spark: bool = False) -> None:
     """Check that a path's store can be used: that it answers, and lists the path.
 
-    Parameters
-    ----------
-    by_spark: whether Spark must be able to reach it, too.
+    Args:
+        by_spark: whether Spark must be able to reach it, too.
 
-    Raises
-    ------
-    StoreError: see `reaching`.
+    Raises:
+        StoreError: see `reaching`.
     """
     meet(place, by_spark=by_spark)
     with reaching(place):
@@ -87,13 +84,11 @@ def meet(place: Path, *, by_spark: bool = False) -> None:
 
     A store that has answered once is not checked again by this process.
 
-    Parameters
-    ----------
-    by_spark: whether Spark must be able to reach it, too.
+    Args:
+        by_spark: whether Spark must be able to reach it, too.
 
-    Raises
-    ------
-    StoreError: see `reaching`.
+    Raises:
+        StoreError: see `reaching`.
     """
     if not is_local(place):
         with reaching(place):
@@ -106,9 +101,8 @@ def meet(place: Path, *, by_spark: bool = False) -> None:
 def _meet(place: str, where: tuple[str | None, ...]) -> None:
     """Send one request to a path's store. Cached, so that a store that answered is not asked again; failures are not cached.
 
-    Parameters
-    ----------
-    where: the values of the variables in `WHERE`, which are part of the cache's key only.
+    Args:
+        where: the values of the variables in `WHERE`, which are part of the cache's key only.
     """
     path = path_of(place, patient=False)
     store = ours(path).fs

@@ -116,9 +116,9 @@ class Records:
 def misnamed(header: Sequence[str], needed: Iterable[str], fields: Iterable[str]) -> str | None:
     """Explain why the columns in a CSV file's header do not match an event type; None if they may.
 
-    Parameters
-    ----------
-    needed: the event's fields that have no default. fields: all of its fields.
+    Args:
+        needed: the event's fields that have no default.
+        fields: all of its fields.
     """
     field_names = list(fields)
     shown = ", ".join(map(repr, header[:20])) or "none"

@@ -88,12 +88,12 @@ class TopologyDriver:
     >>> driver = driver.upgraded(app)  # another version of the code, as the next start of a run
     >>> driver.finish()
 
-    Parameters
-    ----------
-    app: the application; its query-dialect elements need Spark and are refused here.
-    partitions: the number of partitions of each hop.
-    start: the processing time of the first batch.
-    dead_letters: whether events that cannot be decoded or handled become dead letters, as in a run; otherwise `batch` raises.
+    Args:
+        app: the application; its query-dialect elements need Spark and are refused here.
+        partitions: the number of partitions of each hop.
+        start: the processing time of the first batch.
+        dead_letters: whether events that cannot be decoded or handled become dead letters, as in a run; otherwise `batch`
+            raises.
     """
 
     def __init__(
@@ -126,9 +126,8 @@ class TopologyDriver:
     def upgraded(self, app: App) -> "TopologyDriver":
         """Return a driver for another version of the application, which continues from this driver's state as a restart does.
 
-        Raises
-        ------
-        IncompatibleStateError: the stored state does not fit the new version, and is not migrated.
+        Raises:
+            IncompatibleStateError: the stored state does not fit the new version, and is not migrated.
         """
         other = TopologyDriver(app, partitions=self._partitions, start=self._start, dead_letters=self._on_error != "stop")
         other._state = describe_state(other._topology, self._state)
@@ -151,11 +150,10 @@ class TopologyDriver:
     def batch(self, events: Mapping[str, Sequence[Event | bytes | str]] | None = None) -> None:
         """Run one micro-batch. Events are objects, or JSON as bytes or text.
 
-        Raises
-        ------
-        RunFailedError: an event cannot be decoded or handled, and the driver does not keep dead letters. Names the element and
-            the line of its code; the micro-batch is not committed.
-        TopologyError: there is no such source, or an event is of another type than the source's.
+        Raises:
+            RunFailedError: an event cannot be decoded or handled, and the driver does not keep dead letters. Names the element
+                and the line of its code; the micro-batch is not committed.
+            TopologyError: there is no such source, or an event is of another type than the source's.
         """
         _check_names("source", events or {}, [source.name for source in self._topology.sources])
         if events and self._committed.ended:

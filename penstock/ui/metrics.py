@@ -17,11 +17,10 @@ QUANTILES = ("p50", "p95", "p99")
 def exposition(states: Mapping[str, str], snapshots: Iterable[Mapping[str, Any]], now: float | None = None) -> bytes:
     """Return the metrics of runs in Prometheus's text format.
 
-    Parameters
-    ----------
-    states: the state of each run, by name: ``running``, ``stopped`` or ``ended``.
-    snapshots: the snapshots of the running runs; see `penstock.ui.snapshot.snapshot`.
-    now: seconds since the epoch; the present unless given.
+    Args:
+        states: the state of each run, by name: ``running``, ``stopped`` or ``ended``.
+        snapshots: the snapshots of the running runs; see `penstock.ui.snapshot.snapshot`.
+        now: seconds since the epoch; the present unless given.
     """
     registry = CollectorRegistry()
     registry.register(_Once([*_of_states(states), *_of_runs(list(snapshots), time.time() if now is None else now)]))

@@ -54,9 +54,8 @@ HEADERS = {
 class Looked:
     """A run with open pages. It is read at most once a second, however many pages show it.
 
-    Raises
-    ------
-    SourceError: the directory is not that of a run.
+    Raises:
+        SourceError: the directory is not that of a run.
     """
 
     def __init__(self, run: Path) -> None:
@@ -71,9 +70,8 @@ class Looked:
     def look(self) -> str:
         """Read what is new of the run, and return its snapshot as JSON.
 
-        Raises
-        ------
-        SourceError: the run no longer exists.
+        Raises:
+            SourceError: the run no longer exists.
         """
         with self._lock:
             if time.monotonic() - self._at < 0.9 * EVERY_S:
@@ -93,11 +91,11 @@ class Looked:
 class Page:
     """The page, as an ASGI application.
 
-    Parameters
-    ----------
-    directory: the directory of the runs. access: if it has tokens, requests need one that may consume.
-    hosts: names, besides localhost and IP addresses, by which the page may be addressed.
-    secure: whether browsers reach the page by TLS only.
+    Args:
+        directory: the directory of the runs.
+        access: if it has tokens, requests need one that may consume.
+        hosts: names, besides localhost and IP addresses, by which the page may be addressed.
+        secure: whether browsers reach the page by TLS only.
     """
 
     def __init__(self, directory: Path, access: Access, hosts: tuple[str, ...] = (), *, secure: bool = False) -> None:
@@ -195,9 +193,8 @@ class Page:
     async def _models(self, request: Request) -> tuple[WhatIf, SliderPositions]:
         """Return a run's predictions and the positions of the page's sliders.
 
-        Raises
-        ------
-        ConfigurationError: the run has no fitted models yet, or a slider's position is not a number.
+        Raises:
+            ConfigurationError: the run has no fitted models yet, or a slider's position is not a number.
         """
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
         forecast = looked.forecast
@@ -268,9 +265,8 @@ async def _told(request: Request, error: Exception) -> Response:
 def _number(request: Request, name: str) -> float | None:
     """Return a number of a request's query, or None if it is not given.
 
-    Raises
-    ------
-    ConfigurationError: the text is not a number.
+    Raises:
+        ConfigurationError: the text is not a number.
     """
     try:
         return float(request.query_params[name]) if name in request.query_params else None
@@ -289,9 +285,8 @@ def document(content: dict[str, Any]) -> str:
 def saved(run: Path) -> str:
     """Return a run's page as one self-contained HTML file.
 
-    Raises
-    ------
-    SourceError: the directory is not that of a run.
+    Raises:
+        SourceError: the directory is not that of a run.
     """
     follower, forecast = Follower(run), Forecast()
     forecast.refresh(follower, wait=True)
@@ -303,13 +298,13 @@ def saved(run: Path) -> str:
 def serve(page: Page, host: str, port: int, ready: Callable[[str], None], tls: Certificate | None = None) -> None:
     """Serve the page until interrupted.
 
-    Parameters
-    ----------
-    port: the port, or 0 for any free one. ready: called with the address once connections are accepted.
+    Args:
+        port: the port, or 0 for any free one.
+        ready: called with the address once connections are accepted.
 
-    Raises
-    ------
-    PortInUseError: the port is taken. ConfigurationError: there is no such host.
+    Raises:
+        PortInUseError: the port is taken.
+        ConfigurationError: there is no such host.
     """
     at = Port(host, port, WHO)
     at.open()
@@ -328,9 +323,9 @@ def serve(page: Page, host: str, port: int, ready: Callable[[str], None], tls: C
 def beside(page: Page, host: str, port: int) -> Iterator[str]:
     """Serve the page from a thread within the block; yields its address.
 
-    Raises
-    ------
-    PortInUseError: the port is taken. ConfigurationError: there is no such host.
+    Raises:
+        PortInUseError: the port is taken.
+        ConfigurationError: there is no such host.
     """
     at = Port(host, port, WHO)
     at.open()

@@ -34,10 +34,9 @@ PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", 
 def exporting(run: Path, endpoint: str) -> Iterator[None]:
     """Within the block, export each micro-batch that a run commits as a span, with a child span for each phase.
 
-    Parameters
-    ----------
-    run: the run's directory, which need not exist yet.
-    endpoint: the address of a collector that accepts OTLP over HTTP, as ``http://127.0.0.1:4318``.
+    Args:
+        run: the run's directory, which need not exist yet.
+        endpoint: the address of a collector that accepts OTLP over HTTP, as ``http://127.0.0.1:4318``.
     """
     over = threading.Event()
     exporter = _Exporter(run, endpoint)

@@ -30,9 +30,9 @@ SIMULATED = 200
 class SliderPositions:
     """The positions of the sliders other than the trigger's; None stands for the present setting.
 
-    Parameters
-    ----------
-    times: the multiple of the present rate. min_rows, max_delay: the gate; a minimum of one row means no gate.
+    Args:
+        times: the multiple of the present rate.
+        min_rows, max_delay: the gate; a minimum of one row means no gate.
     """
 
     times: float = 1.0
@@ -44,9 +44,8 @@ class SliderPositions:
 class WhatIf:
     """The predictions of a calibration; each row of cells is computed once and cached.
 
-    Parameters
-    ----------
-    fit: the number of the calibration, which differs between those of a run.
+    Args:
+        fit: the number of the calibration, which differs between those of a run.
     """
 
     def __init__(self, observation: Observation, calibration: Calibration, fit: int) -> None:
@@ -64,9 +63,8 @@ class WhatIf:
         """Return the sliders' positions and the cells: a row for each rate, or only for that of ``place``, with a cell for each
         trigger. A cell is None if the query would not keep up.
 
-        Raises
-        ------
-        ConfigurationError: the place is not among the sliders' positions.
+        Raises:
+            ConfigurationError: the place is not among the sliders' positions.
         """
         asked = place or SliderPositions()
         rates = RATES if place is None else (asked.times,)
@@ -97,9 +95,9 @@ class WhatIf:
     def plan(self, place: SliderPositions, trigger: float) -> Plan:
         """Return the plan of the sliders' positions.
 
-        Raises
-        ------
-        ConfigurationError: the place is not among the sliders' positions. UnstableServerError: the query would not keep up.
+        Raises:
+            ConfigurationError: the place is not among the sliders' positions.
+            UnstableServerError: the query would not keep up.
         """
         self._check(place, place)
         if trigger not in self._triggers:

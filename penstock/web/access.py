@@ -15,9 +15,8 @@ ROLES: tuple[Role, ...] = ("produce", "consume", "operate")
 class Access:
     """The tokens of each role; without any tokens, everybody may act in every role.
 
-    Parameters
-    ----------
-    tokens: the tokens of each role; a role that is left out is closed to everybody. None opens all roles.
+    Args:
+        tokens: the tokens of each role; a role that is left out is closed to everybody. None opens all roles.
     """
 
     def __init__(self, tokens: Mapping[str, list[str]] | None = None) -> None:
@@ -28,9 +27,8 @@ class Access:
     def read(cls, path: Path) -> "Access":
         """Read the tokens from a JSON file such as ``{"produce": ["a-secret"], "consume": ["another"]}``.
 
-        Raises
-        ------
-        ConfigurationError: the file is not of that form.
+        Raises:
+            ConfigurationError: the file is not of that form.
         """
         shape = 'write {"produce": ["SECRET"], "consume": ["SECRET"], "operate": ["SECRET"]}'
         try:

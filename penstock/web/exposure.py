@@ -20,9 +20,8 @@ class HostNames:
     >>> [names.has(host) for host in ("events.example:8470", "[::1]:8470", "localhost", "evil.example", "[::1")]
     [True, True, True, False, False]
 
-    Parameters
-    ----------
-    names: allowed names besides localhost and IP addresses.
+    Args:
+        names: allowed names besides localhost and IP addresses.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -48,14 +47,13 @@ class HostNames:
 def check_exposure(who: str, host: str, *, tokens: bool, secret: bool) -> None:
     """Refuse to serve other machines without both tokens and encryption, which keeps the tokens secret.
 
-    Parameters
-    ----------
-    who: the server's name in the message. tokens: whether requests need a token.
-    secret: whether traffic is encrypted, by TLS here or at a proxy.
+    Args:
+        who: the server's name in the message.
+        tokens: whether requests need a token.
+        secret: whether traffic is encrypted, by TLS here or at a proxy.
 
-    Raises
-    ------
-    ConfigurationError: the host is reachable from other machines, and tokens or encryption are missing.
+    Raises:
+        ConfigurationError: the host is reachable from other machines, and tokens or encryption are missing.
     """
     if is_loopback(host) or (tokens and secret):
         return

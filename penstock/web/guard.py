@@ -12,11 +12,10 @@ from penstock.web.problem import RequestProblem, refusal
 class Guard:
     """Refuses requests that are not allowed.
 
-    Parameters
-    ----------
-    names: host names by which the server may be addressed if there are no tokens.
-    origins: web origins whose pages may use the server.
-    query, cookie: the query parameter and the cookie that hold the token, if no header does.
+    Args:
+        names: host names by which the server may be addressed if there are no tokens.
+        origins: web origins whose pages may use the server.
+        query, cookie: the query parameter and the cookie that hold the token, if no header does.
     """
 
     def __init__(
@@ -34,9 +33,8 @@ class Guard:
     def check(self, asked: HTTPConnection, role: Role | None) -> None:
         """Refuse a request whose token does not allow a role (any role, if None).
 
-        Raises
-        ------
-        Problem: the token does not allow the role, or the request comes from, or was meant for, another site.
+        Raises:
+            Problem: the token does not allow the role, or the request comes from, or was meant for, another site.
         """
         origin, host = asked.headers.get("origin"), asked.headers.get("host", "")
         if origin is not None and not self._is_welcome(origin, host):

@@ -18,9 +18,8 @@ GIVEN_BACK_EVERY_S = 1.0
 class MemoryLimit:
     """A limit on the memory of the whole process, whichever part of it uses the memory.
 
-    Parameters
-    ----------
-    most: the greatest number of resident bytes. On systems other than Linux, which do not report it, there is no limit.
+    Args:
+        most: the greatest number of resident bytes. On systems other than Linux, which do not report it, there is no limit.
     """
 
     def __init__(self, most: int, statm: Path = Path("/proc/self/statm")) -> None:

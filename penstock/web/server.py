@@ -53,9 +53,8 @@ class Certificate:
     def of(cls, certificate: Path | None, private_key: Path | None) -> "Certificate | None":
         """Return the certificate of two options; None if both are missing.
 
-        Raises
-        ------
-        ConfigurationError: one is missing, or the files are not a certificate and its key.
+        Raises:
+            ConfigurationError: one is missing, or the files are not a certificate and its key.
         """
         if (certificate is None) != (private_key is None):
             raise ConfigurationError("TLS needs both --certificate and --private-key.")
@@ -89,13 +88,13 @@ def _is_served(pem: bytes) -> bool:
 class Port:
     """A bound port that takes no connections before `open`, since callers probe it to see whether the server is up.
 
-    Parameters
-    ----------
-    number: the port, or 0 for any free one. who: the server's name in messages.
+    Args:
+        number: the port, or 0 for any free one.
+        who: the server's name in messages.
 
-    Raises
-    ------
-    PortInUseError: the port is taken, or may not be used. ConfigurationError: there is no such host.
+    Raises:
+        PortInUseError: the port is taken, or may not be used.
+        ConfigurationError: there is no such host.
     """
 
     def __init__(self, host: str, number: int, who: str = "The adapter") -> None:
@@ -124,9 +123,8 @@ class Port:
     def open(self) -> None:
         """Begin to accept connections, which wait until they are served.
 
-        Raises
-        ------
-        PortInUseError: another process listens on the port meanwhile.
+        Raises:
+            PortInUseError: another process listens on the port meanwhile.
         """
         with self._explained():
             self._socket.listen(BACKLOG)
@@ -165,10 +163,10 @@ class Server:
     ) -> bool:
         """Serve until ``stop`` is set; returns whether all requests in progress were answered after that.
 
-        Parameters
-        ----------
-        leaving: awaited before the server stops accepting requests; it ends endless responses and WebSocket sessions.
-        grace: seconds that requests in progress may take. at_once: if set, ends the waiting for them.
+        Args:
+            leaving: awaited before the server stops accepting requests; it ends endless responses and WebSocket sessions.
+            grace: seconds that requests in progress may take.
+            at_once: if set, ends the waiting for them.
         """
         self._port.open()
         tls = {} if self._tls is None else {"ssl_cert": self._tls.certificate, "ssl_key": self._tls.private_key}

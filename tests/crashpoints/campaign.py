@@ -32,10 +32,11 @@ class Tally:
 class Campaign:
     """Tries of workloads.
 
-    Parameters
-    ----------
-    base: a directory for worlds, in memory if there is one. jobs: processes. seed: of what is drawn.
-    say: told of each failure, and of how far it is.
+    Args:
+        base: a directory for worlds, in memory if there is one.
+        jobs: processes.
+        seed: of what is drawn.
+        say: told of each failure, and of how far it is.
     """
 
     def __init__(self, workloads: Iterable[Workload], base: Path, jobs: int, seed: int, say: Callable[[str], None]) -> None:
@@ -51,10 +52,10 @@ class Campaign:
     def run(self, hows: Iterable[str], share: float, pairs: int) -> None:
         """Try.
 
-        Parameters
-        ----------
-        hows: what befalls at single points. share: of the single points; 1 for all.
-        pairs: how many pairs in all.
+        Args:
+            hows: what befalls at single points.
+            share: of the single points; 1 for all.
+            pairs: how many pairs in all.
         """
         self._try([(name, ()) for name in self._workloads])
         singles = [

@@ -40,9 +40,8 @@ class Step(NamedTuple):
 class NamedPoints(Points):
     """Points of which one is told by its name: on Spark, several threads come to theirs in any order.
 
-    Parameters
-    ----------
-    step: at which the process is killed, if at any.
+    Args:
+        step: at which the process is killed, if at any.
     """
 
     def __init__(self, world: Path, step: Step | None) -> None:

@@ -37,10 +37,10 @@ RANDOM_NAMES = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16}"
 class Points:
     """The points of one process.
 
-    Parameters
-    ----------
-    world: only what lies below it counts. at: the number of the point at which something befalls the process, None for none.
-    power: what a failure of it would take.
+    Args:
+        world: only what lies below it counts.
+        at: the number of the point at which something befalls the process, None for none.
+        power: what a failure of it would take.
     """
 
     def __init__(self, world: Path, power: Power, at: int | None = None, how: str = KILL) -> None:
@@ -61,9 +61,8 @@ class Points:
     def come(self, name: str, torn: Callable[[], object] | None = None) -> None:
         """Before an operation.
 
-        Parameters
-        ----------
-        torn: does half of it.
+        Args:
+            torn: does half of it.
         """
         self.names.append(name)
         if len(self.names) - 1 != self._at:

@@ -20,11 +20,10 @@ _link, _replace, _unlink, _rmdir, _truncate = os.link, os.replace, os.unlink, os
 class Power:
     """What a power failure would take.
 
-    Parameters
-    ----------
-    aside: a directory for what has lost its name, outside of the world and on its disk.
-    spared: parts of paths below which all is kept: of what Spark writes, whose care that is.
-    seed: of what is lost, if it fails.
+    Args:
+        aside: a directory for what has lost its name, outside of the world and on its disk.
+        spared: parts of paths below which all is kept: of what Spark writes, whose care that is.
+        seed: of what is lost, if it fails.
     """
 
     def __init__(self, aside: str, spared: tuple[str, ...], seed: int) -> None:

@@ -41,9 +41,8 @@ Plain = tuple[int, int, str]
 class Step:
     """An element: which streams it reads, and what it does; its own stream has its name.
 
-    Parameters
-    ----------
-    modulus: of the numbers that it drops or refuses, or of the keys that it gives.
+    Args:
+        modulus: of the numbers that it drops or refuses, or of the keys that it gives.
     """
 
     name: str

@@ -47,9 +47,9 @@ UNDISTURBED = Start()
 class Ended(NamedTuple):
     """How a start has ended.
 
-    Parameters
-    ----------
-    points: their names, of one that was not killed. error: what it has said; empty where it has come to its end.
+    Args:
+        points: their names, of one that was not killed.
+        error: what it has said; empty where it has come to its end.
     """
 
     killed: bool
@@ -131,9 +131,8 @@ class Place:
     def to_the_end(self, workload: Workload, *, paused: bool = False, **options: Any) -> Ended:
         """A start that nothing befalls; its error is what is wrong with what is there then.
 
-        Parameters
-        ----------
-        paused: whether a driver has been paused and woken before.
+        Args:
+            paused: whether a driver has been paused and woken before.
         """
 
         def do() -> str:
@@ -339,9 +338,8 @@ def amiss(workload: Workload, world: Path, *, paused: bool = False) -> str:
 def points_of(place: Place, workload: Workload) -> list[str]:
     """The names of the points of a workload that nothing befalls.
 
-    Raises
-    ------
-    AssertionError: it is wrong all the same.
+    Raises:
+        AssertionError: it is wrong all the same.
     """
     place.anew(workload)
     ended = place.to_the_end(workload)

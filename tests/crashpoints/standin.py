@@ -114,9 +114,8 @@ class Writer:
 class Query:
     """A query of a group, which takes a step whenever it is asked how it fares.
 
-    Parameters
-    ----------
-    started_us: when the run has begun.
+    Args:
+        started_us: when the run has begun.
     """
 
     name: str
@@ -457,9 +456,8 @@ def _timed(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
 def _put(path: Path, content: str | bytes, *, once: bool = True) -> None:
     """As Spark's manager of checkpoints does: written under another name, and renamed.
 
-    Parameters
-    ----------
-    once: refuse where another has written it: Spark does so for all of its logs.
+    Args:
+        once: refuse where another has written it: Spark does so for all of its logs.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")

@@ -45,17 +45,16 @@ FILES = 4
 class Workload:
     """A workload.
 
-    Parameters
-    ----------
-    app: its name in the file ``apps``.
-    sources: URIs by name; ``{0}`` is the world, ``{at}`` where the server is, ``{name}`` a name that no other try has.
-    sinks: the same; those without are JSON Lines in the run's directory.
-    prepare: puts the input into a world.
-    expected: of each sink, and the number of dead letters.
-    server: which it needs; see `crash_servers`.
-    before: what has been done before the first start under test.
-    first: what each start does before the run: what a client and an adapter do, or a command before it.
-    steering: makes what changes the run's settings on the way.
+    Args:
+        app: its name in the file ``apps``.
+        sources: URIs by name; ``{0}`` is the world, ``{at}`` where the server is, ``{name}`` a name that no other try has.
+        sinks: the same; those without are JSON Lines in the run's directory.
+        prepare: puts the input into a world.
+        expected: of each sink, and the number of dead letters.
+        server: which it needs; see `crash_servers`.
+        before: what has been done before the first start under test.
+        first: what each start does before the run: what a client and an adapter do, or a command before it.
+        steering: makes what changes the run's settings on the way.
     """
 
     name: str

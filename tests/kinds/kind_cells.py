@@ -156,9 +156,8 @@ class Outcome:
 def outcome(column: Column, door: Callable[..., Passed], directory: Path) -> Outcome:
     """Carry a column through a door.
 
-    Raises
-    ------
-    AssertionError: an event has come out as another one, or is gone without a word.
+    Raises:
+        AssertionError: an event has come out as another one, or is gone without a word.
     """
     try:
         passed = door(column.event_type, column.events, directory)

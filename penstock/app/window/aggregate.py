@@ -105,13 +105,11 @@ def aggregate(
 ) -> type[ProcessingElement]:
     """Return a class that reduces the events of a window to a result.
 
-    Parameters
-    ----------
-    field: the field of the source's events that holds their time; None for windows by count without times.
+    Args:
+        field: the field of the source's events that holds their time; None for windows by count without times.
 
-    Raises
-    ------
-    TopologyError: the fields of ``into`` are not those of the key, the span and the reducers; or a reducer does not fit.
+    Raises:
+        TopologyError: the fields of ``into`` are not those of the key, the span and the reducers; or a reducer does not fit.
     """
     if isinstance(name, Reducer):
         raise TopologyError("Aggregate: a result cannot have a field called name, which names the element; call it otherwise.")

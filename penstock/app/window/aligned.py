@@ -23,21 +23,19 @@ from penstock.errors import TopologyError
 class Sliding(Windowing):
     """Windows of a fixed length that begin at a regular interval, and overlap if the interval is shorter.
 
-    Parameters
-    ----------
-    size, every: the length of a window, and the time from one start to the next.
-    offset: the offset of the starts from midnight on 1 January 1970, in UTC or in the zone.
-    zone: a time zone, as ``"Europe/Zurich"``, for windows of whole days. They begin when clocks there first show midnight (plus
-        the offset), or the next time shown if clocks skip that. No window begins on a day that the zone's calendar skips.
+    Args:
+        size, every: the length of a window, and the time from one start to the next.
+        offset: the offset of the starts from midnight on 1 January 1970, in UTC or in the zone.
+        zone: a time zone, as ``"Europe/Zurich"``, for windows of whole days. They begin when clocks there first show midnight
+            (plus the offset), or the next time shown if clocks skip that. No window begins on a day that the zone's calendar
+            skips.
 
-    Raises
-    ------
-    TopologyError: a length is zero or out of range, or there is no such zone.
+    Raises:
+        TopologyError: a length is zero or out of range, or there is no such zone.
 
-    Examples
-    --------
-    >>> print(Sliding("1 h", every="1 min"))
-    1 h every 1 min
+    Examples:
+        >>> print(Sliding("1 h", every="1 min"))
+        1 h every 1 min
     """
 
     size: Duration
@@ -164,10 +162,9 @@ class Sliding(Windowing):
 class Tumbling(Sliding):
     """Windows of a fixed length, without overlap or gaps; see `Sliding` for the parameters.
 
-    Examples
-    --------
-    >>> Tumbling("10 s").every
-    '10 s'
+    Examples:
+        >>> Tumbling("10 s").every
+        '10 s'
     """
 
     @checked()
@@ -247,9 +244,8 @@ class Panes(Windowed):
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Pass the event to its pane.
 
-        Raises
-        ------
-        LateEventError: the last window of the pane has closed.
+        Raises:
+            LateEventError: the last window of the pane has closed.
         """
         windowing: Sliding = self.windowing
         time = self._time(event)

@@ -17,18 +17,16 @@ from penstock.errors import TopologyError
 class Count(Windowing):
     """Windows of a fixed number of events of a key, in the order of arrival.
 
-    Parameters
-    ----------
-    size: the number of events of a window. every: the number of events from one start to the next; ``size`` by default.
+    Args:
+        size: the number of events of a window.
+        every: the number of events from one start to the next; ``size`` by default.
 
-    Raises
-    ------
-    TopologyError: a number is below one, or the size is not a multiple of ``every``.
+    Raises:
+        TopologyError: a number is below one, or the size is not a multiple of ``every``.
 
-    Examples
-    --------
-    >>> print(Count(100))
-    100 events
+    Examples:
+        >>> print(Count(100))
+        100 events
     """
 
     size: int

@@ -36,10 +36,9 @@ def declare_windowed(
 ) -> Element:
     """Declare a keyed processing element that has a separate state for each window.
 
-    Raises
-    ------
-    TopologyError: the body or the window is not valid; the text says how to mend it.
-    StateError: the body's state cannot be kept.
+    Raises:
+        TopologyError: the body or the window is not valid; the text says how to mend it.
+        StateError: the body's state cannot be kept.
     """
     label = str(name or getattr(body, "__name__", repr(body)))
     streams = (inputs,) if isinstance(inputs, Stream) else tuple(inputs)
@@ -86,9 +85,8 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
 def time_field(name: str, streams: Sequence[Stream[Any]], window: Windowing) -> str | None:
     """Return the field that holds the time of an element's events; windows by count may have None.
 
-    Raises
-    ------
-    TopologyError: windows by time lack such a field, or it is not a datetime.
+    Raises:
+        TopologyError: windows by time lack such a field, or it is not a datetime.
     """
     fields = {window.at} if window.at else {event_time_of(stream) for stream in streams}
     field = fields.pop() if len(fields) == 1 else None
@@ -107,9 +105,8 @@ def time_field(name: str, streams: Sequence[Stream[Any]], window: Windowing) -> 
 def check_time(name: str, stream: Stream[Any], field: str) -> None:
     """Refuse a field that is not a datetime.
 
-    Raises
-    ------
-    TopologyError: names the element, the stream and the field.
+    Raises:
+        TopologyError: names the element, the stream and the field.
     """
     kind = field_types(stream.event_type).get(field)
     if getattr(kind, "__name__", None) != "datetime":
@@ -122,9 +119,8 @@ def check_time(name: str, stream: Stream[Any], field: str) -> None:
 def own_time(name: str, stream: Stream[Any], field: str | None) -> str:
     """Return the field that holds the time of a stream's events: the given one, or that of the source's event time.
 
-    Raises
-    ------
-    TopologyError: there is no such field, or it is not a datetime.
+    Raises:
+        TopologyError: there is no such field, or it is not a datetime.
     """
     time = field or event_time_of(stream)
     if time is None:

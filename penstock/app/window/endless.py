@@ -21,19 +21,16 @@ from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 class Global(Windowing):
     """One window for all events of a key, which never closes, and emits its result so far repeatedly.
 
-    Parameters
-    ----------
-    every: a span of event time, counted from midnight in UTC. There is a result after each span that has events.
-    after: or a number of events, in the order of arrival. There is a result after every so many.
+    Args:
+        every: a span of event time, counted from midnight in UTC. There is a result after each span that has events.
+        after: or a number of events, in the order of arrival. There is a result after every so many.
 
-    Raises
-    ------
-    TopologyError: neither or both of the two are given, or the given one is not above zero.
+    Raises:
+        TopologyError: neither or both of the two are given, or the given one is not above zero.
 
-    Examples
-    --------
-    >>> print(Global(every="1 minute"))
-    all, result every 1 min
+    Examples:
+        >>> print(Global(every="1 minute"))
+        all, result every 1 min
     """
 
     every: Duration | None
@@ -115,9 +112,8 @@ class ByTime(Windowed):
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Pass the event to its span, which waits for the watermark.
 
-        Raises
-        ------
-        LateEventError: the result at the span's end has been emitted.
+        Raises:
+            LateEventError: the result at the span's end has been emitted.
         """
         every = self.windowing.every_us
         time = self._time(event)

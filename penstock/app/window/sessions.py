@@ -15,18 +15,15 @@ from penstock.errors import TopologyError
 class Session(Windowing):
     """Windows that end when no event of the key has come for the gap; an event between two sessions joins them.
 
-    Parameters
-    ----------
-    gap: the time from the last event to the end of the window.
+    Args:
+        gap: the time from the last event to the end of the window.
 
-    Raises
-    ------
-    TopologyError: the gap is zero.
+    Raises:
+        TopologyError: the gap is zero.
 
-    Examples
-    --------
-    >>> print(Session("30 s"))
-    session, gap 30 s
+    Examples:
+        >>> print(Session("30 s"))
+        session, gap 30 s
     """
 
     gap: Duration

@@ -28,10 +28,10 @@ Body = TypeVar("Body")
 class WindowPart(msgspec.Struct, Generic[Body], array_like=True):
     """A window, or a part that several windows share.
 
-    Parameters
-    ----------
-    end: the end of the span of event time; microseconds, as all times here.
-    closed: whether it has closed and is kept for late events. again: whether a late event has come in this micro-batch.
+    Args:
+        end: the end of the span of event time; microseconds, as all times here.
+        closed: whether it has closed and is kept for late events.
+        again: whether a late event has come in this micro-batch.
     """
 
     state: Body
@@ -111,9 +111,8 @@ class Spans(Windowed):
     def on_event(self, event: Any) -> Emitted:
         """Pass the event to the windows that it belongs to.
 
-        Raises
-        ------
-        LateEventError: all of these have closed, and are not kept any more.
+        Raises:
+            LateEventError: all of these have closed, and are not kept any more.
         """
         starts = self._windows(self._time(event))
         return self._hand(starts[0], event) if len(starts) == 1 else self._hand_to_all(starts, event)
@@ -251,9 +250,8 @@ FIELDS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
 def windowed(body: type[ProcessingElement], windowing: Windowing, field: str | None) -> type[Windowed]:
     """Return the prototype that keeps an instance of ``body`` for each window.
 
-    Parameters
-    ----------
-    field: the field of the events that holds their time; None for windows by count of events without times.
+    Args:
+        field: the field of the events that holds their time; None for windows by count of events without times.
     """
     base = windowing.keeper(body, field is not None)
     made: Any = msgspec.defstruct(

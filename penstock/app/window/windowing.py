@@ -66,10 +66,9 @@ ALLOWED = "allowed (us)"
 class Windowing:
     """The division of an element's events into windows. Each kind of window is a derived class in a module of its own.
 
-    Parameters
-    ----------
-    at: the datetime field that holds the events' time; by default the source's ``event_time``.
-    allowed: how long a closed window's state is kept for late events, measured by the watermark.
+    Args:
+        at: the datetime field that holds the events' time; by default the source's ``event_time``.
+        allowed: how long a closed window's state is kept for late events, measured by the watermark.
     """
 
     at: str | None = None
@@ -109,17 +108,15 @@ class Windowing:
     def check(self, name: str, body: type[ProcessingElement]) -> None:
         """Refuse a class that lacks a hook that these windows need, or has one that they never call.
 
-        Raises
-        ------
-        TopologyError: names the element, the hook, and what to do.
+        Raises:
+            TopologyError: names the element, the hook, and what to do.
         """
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type["Windowed"]:
         """Return the base of the prototype that keeps the windows of a class.
 
-        Parameters
-        ----------
-        has_times: whether the events hold their times.
+        Args:
+            has_times: whether the events hold their times.
         """
         raise NotImplementedError
 

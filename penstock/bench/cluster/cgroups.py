@@ -38,13 +38,11 @@ def _second() -> bool:
 class ControlGroup:
     """The control group of a node.
 
-    Parameters
-    ----------
-    memory: limit of its processes' memory, in bytes; None for no limit.
+    Args:
+        memory: limit of its processes' memory, in bytes; None for no limit.
 
-    Raises
-    ------
-    ClusterError: the group cannot be made.
+    Raises:
+        ClusterError: the group cannot be made.
     """
 
     def __init__(self, name: str, memory: int | None = None) -> None:

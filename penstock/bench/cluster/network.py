@@ -47,9 +47,8 @@ def available() -> bool:
 class NodeNetwork:
     """A context in which the network exists. It has no route to the outside, so that look-ups of names fail at once.
 
-    Raises
-    ------
-    ClusterError: the network cannot be made.
+    Raises:
+        ClusterError: the network cannot be made.
     """
 
     def __init__(self, link: Link | None = None) -> None:

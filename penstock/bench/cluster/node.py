@@ -21,11 +21,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 class Node:
     """A node of a cluster.
 
-    Parameters
-    ----------
-    name, address: name and address. directory: directory for scratch files.
-    network, group: its network and control group if it is isolated; otherwise it consists of its processes only.
-    disk: a directory in whose place each process started on the node sees an empty disk of its own.
+    Args:
+        name, address: name and address.
+        directory: directory for scratch files.
+        network, group: its network and control group if it is isolated; otherwise it consists of its processes only.
+        disk: a directory in whose place each process started on the node sees an empty disk of its own.
     """
 
     def __init__(

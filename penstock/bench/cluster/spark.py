@@ -31,26 +31,25 @@ class Cluster:
     control group with its share of the processor and the memory. Otherwise nodes are processes on this machine's own
     address, and `notes` says so.
 
-    Parameters
-    ----------
-    nodes: number of workers, each on a node. cores: cores that each offers to Spark.
-    cpu: processor time that each may use, in cores; None for no limit. memory: limit of each, in megabytes.
-    directory: for logs and the nodes' scratch files; by default, a temporary one.
-    isolated: True requires isolation, False does without, None uses it if it is available.
-    link: delay and bandwidth of the nodes' network links.
-    private: whether each node sees an empty disk of its own in place of the directory `disk`; needs isolation.
+    Args:
+        nodes: number of workers, each on a node.
+        cores: cores that each offers to Spark.
+        cpu: processor time that each may use, in cores; None for no limit.
+        memory: limit of each, in megabytes.
+        directory: for logs and the nodes' scratch files; by default, a temporary one.
+        isolated: True requires isolation, False does without, None uses it if it is available.
+        link: delay and bandwidth of the nodes' network links.
+        private: whether each node sees an empty disk of its own in place of the directory `disk`; needs isolation.
 
-    Raises
-    ------
-    ClusterError: a process does not start (the error names its log), or isolation is required but not available.
+    Raises:
+        ClusterError: a process does not start (the error names its log), or isolation is required but not available.
 
-    Examples
-    --------
-    ::
+    Examples:
+        ::
 
-        with Cluster(nodes=3, cpu=0.5) as cluster:
-            cluster.driver.spawn(["penstock", "run", "app.py", "--master", cluster.master, ...], log)
-            cluster.nodes[0].kill()
+            with Cluster(nodes=3, cpu=0.5) as cluster:
+                cluster.driver.spawn(["penstock", "run", "app.py", "--master", cluster.master, ...], log)
+                cluster.nodes[0].kill()
     """
 
     def __init__(

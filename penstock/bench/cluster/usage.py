@@ -34,9 +34,9 @@ class Usage:
 class NodeLoad:
     """A node's average use over a span of time.
 
-    Parameters
-    ----------
-    processor: in cores. memory, peak: mean and largest number of bytes held. The others: per second.
+    Args:
+        processor: in cores.
+        memory, peak: mean and largest number of bytes held. The others: per second.
     """
 
     processor: float

@@ -13,12 +13,11 @@ from penstock.errors import SinkError
 class Comparison:
     """A value that the paper states, beside ours.
 
-    Parameters
-    ----------
-    what: the quantity.
-    stated: the value as printed in the paper, or "".
-    ours: the value computed here.
-    why: the reason for the difference, if there is one.
+    Args:
+        what: the quantity.
+        stated: the value as printed in the paper, or "".
+        ours: the value computed here.
+        why: the reason for the difference, if there is one.
     """
 
     what: str
@@ -38,9 +37,8 @@ class FigureData:
     def write(self, directory: Path) -> None:
         """Write NAME.json, NAME.svg and NAME.png.
 
-        Raises
-        ------
-        SinkError: the directory cannot be written.
+        Raises:
+            SinkError: the directory cannot be written.
         """
         plot = self.plot
         data = {

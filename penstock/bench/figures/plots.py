@@ -22,11 +22,10 @@ FAINT = "#52606d"
 class Curve:
     """One line of a plot.
 
-    Parameters
-    ----------
-    label: label in the legend; an empty one is left out.
-    x, y: equally many numbers.
-    style: a matplotlib line style, such as ``"-"`` or ``"--"``; ``"o"`` for points without a line, such as at integers.
+    Args:
+        label: label in the legend; an empty one is left out.
+        x, y: equally many numbers.
+        style: a matplotlib line style, such as ``"-"`` or ``"--"``; ``"o"`` for points without a line, such as at integers.
     """
 
     label: str
@@ -39,10 +38,10 @@ class Curve:
 class Mark:
     """A labelled point: an optimum that we computed, or one that a paper states.
 
-    Parameters
-    ----------
-    y: None if only x is known. stated: whether it is a paper's; such a point is drawn hollow, without a label.
-    curve: index of the curve whose colour it has.
+    Args:
+        y: None if only x is known.
+        stated: whether it is a paper's; such a point is drawn hollow, without a label.
+        curve: index of the curve whose colour it has.
     """
 
     label: str
@@ -56,10 +55,11 @@ class Mark:
 class PlotContents:
     """The contents of a plot.
 
-    Parameters
-    ----------
-    title: the statement that the plot shows. note: the conditions, and the meaning of symbols.
-    log_x, log_y: whether an axis is logarithmic. highest: upper limit of the vertical axis.
+    Args:
+        title: the statement that the plot shows.
+        note: the conditions, and the meaning of symbols.
+        log_x, log_y: whether an axis is logarithmic.
+        highest: upper limit of the vertical axis.
     """
 
     title: str
@@ -77,10 +77,9 @@ class PlotContents:
 def draw(path: Path, plot: PlotContents) -> None:
     """Write a plot to ``path``, which ends in .png or .svg.
 
-    Raises
-    ------
-    ConfigurationError: the path has another ending.
-    SinkError: the file cannot be written.
+    Raises:
+        ConfigurationError: the path has another ending.
+        SinkError: the file cannot be written.
     """
     require_picture(path)
     figure = Figure(figsize=(7.6, 5.0), layout="constrained")

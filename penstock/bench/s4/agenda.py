@@ -35,9 +35,8 @@ class Agenda:
 
     A cell that failed in an earlier campaign is measured once more; a failed trial is not, because its rate was too high.
 
-    Parameters
-    ----------
-    directory: the directory of cells/, which must exist.
+    Args:
+        directory: the directory of cells/, which must exist.
     """
 
     def __init__(self, cells: Sequence[Cell], searches: Sequence[Search], directory: Path) -> None:

@@ -32,16 +32,16 @@ def campaign(
 ) -> int:
     """Measure cells without results, and write the report; return the number of cells that failed.
 
-    Parameters
-    ----------
-    directory: for cells/, the report and the logs.
-    cpu, memory, isolated: limits of each node; see `Cluster`. master: URL of an existing cluster to use instead.
-    say: called with lines about the progress.
+    Args:
+        directory: for cells/, the report and the logs.
+        cpu, memory, isolated: limits of each node; see `Cluster`.
+        master: URL of an existing cluster to use instead.
+        say: called with lines about the progress.
 
-    Raises
-    ------
-    ConfigurationError: the examples are missing, or the directory has cells that were measured with other settings.
-    ClusterError: two testbeds in a row do not start. SinkError: the directory cannot be written.
+    Raises:
+        ConfigurationError: the examples are missing, or the directory has cells that were measured with other settings.
+        ClusterError: two testbeds in a row do not start.
+        SinkError: the directory cannot be written.
     """
     require_example()
     try:

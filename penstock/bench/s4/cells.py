@@ -19,12 +19,14 @@ SMALL, LARGE = 200_000, 2_000_000
 class Cell(msgspec.Struct, frozen=True):
     """The setting of one run.
 
-    Parameters
-    ----------
-    nodes: number of workers. keys: keys of each receiver, by which events are multiplied.
-    rate: words injected per second; None for as fast as the broker takes them, which shows the cluster's capacity.
-    words: number of words, injected and measured. repetition: from 1.
-    kill: what is killed when half of the words are acknowledged. trial: whether the cell belongs to a search.
+    Args:
+        nodes: number of workers.
+        keys: keys of each receiver, by which events are multiplied.
+        rate: words injected per second; None for as fast as the broker takes them, which shows the cluster's capacity.
+        words: number of words, injected and measured.
+        repetition: from 1.
+        kill: what is killed when half of the words are acknowledged.
+        trial: whether the cell belongs to a search.
     """
 
     kind: Kind
@@ -51,9 +53,8 @@ KILLS: tuple[tuple[int, Kill], ...] = ((2, "1 of 2"), (3, "1 of 3"), (3, "2 of 3
 def cells_of(scale: Scale) -> list[Cell]:
     """The cells of a scale, sorted by cluster size.
 
-    Raises
-    ------
-    ConfigurationError: the scale is unknown.
+    Raises:
+        ConfigurationError: the scale is unknown.
     """
     makers = {"quick": _quick, "standard": _standard, "full": _full}
     if scale not in makers:

@@ -20,9 +20,10 @@ ORDERS, OVER = "orders", "over.json"
 class Order(msgspec.Struct):
     """An order to run the application with a number of keys.
 
-    Parameters
-    ----------
-    name: name of the run. source: source of RawWords. partitions: number of partitions of keyed hops.
+    Args:
+        name: name of the run.
+        source: source of RawWords.
+        partitions: number of partitions of keyed hops.
     """
 
     name: str

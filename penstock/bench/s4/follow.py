@@ -75,9 +75,9 @@ class Course:
     def recovered(self, struck: float, began: float, rate: float, count: int) -> float:
         """Seconds from a fault until no more words wait than before it, or until the end if that never happens.
 
-        Parameters
-        ----------
-        struck: time of the fault. began, rate, count: start, words per second and number of words of the schedule.
+        Args:
+            struck: time of the fault.
+            began, rate, count: start, words per second and number of words of the schedule.
         """
         waiting = np.minimum(count, rate * (self.times - began)) - self.words
         before = waiting[self.times <= struck]

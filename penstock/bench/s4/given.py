@@ -15,9 +15,9 @@ from penstock.bench.servers.process import HOST
 class GivenCluster:
     """An existing cluster, with the members that a testbed needs.
 
-    Parameters
-    ----------
-    master: its URL. memory: megabytes of a node; executors ask for the share that they have on a :class:`Cluster`.
+    Args:
+        master: its URL.
+        memory: megabytes of a node; executors ask for the share that they have on a :class:`Cluster`.
     """
 
     isolated = False

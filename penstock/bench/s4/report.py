@@ -26,10 +26,9 @@ Cell = dict[str, Any]
 class CellReport:
     """A report on measured cells.
 
-    Parameters
-    ----------
-    cells: results of the kinds grid, resources and faults; a failed cell has an ``error``.
-    command: the command that measured them, for the last section.
+    Args:
+        cells: results of the kinds grid, resources and faults; a failed cell has an ``error``.
+        command: the command that measured them, for the last section.
     """
 
     def __init__(self, cells: Sequence[Cell], command: str) -> None:

@@ -21,9 +21,9 @@ SMALLEST, LARGEST = 100.0, 50_000.0
 class Sustained:
     """The result of a search so far, in words per second.
 
-    Parameters
-    ----------
-    rate: the greatest rate that was sustained, or None. over: the least rate that was not sustained, or None.
+    Args:
+        rate: the greatest rate that was sustained, or None.
+        over: the least rate that was not sustained, or None.
     """
 
     rate: float | None
@@ -34,9 +34,8 @@ class Sustained:
 class Search:
     """A geometric bisection for one number of nodes and of keys.
 
-    Parameters
-    ----------
-    trials: largest number of trials; each halves the logarithm of the range, which is a factor 5 at first.
+    Args:
+        trials: largest number of trials; each halves the logarithm of the range, which is a factor 5 at first.
     """
 
     nodes: int

@@ -46,14 +46,13 @@ class Testbed:
 
     Files of all its runs stay until it ends, because an executor that starts later fetches what each run has shipped.
 
-    Parameters
-    ----------
-    cluster: the cluster, not yet entered. nodes: its number of workers.
-    directory: for logs and runs; files of words are put beside it.
+    Args:
+        cluster: the cluster, not yet entered.
+        nodes: its number of workers.
+        directory: for logs and runs; files of words are put beside it.
 
-    Raises
-    ------
-    ClusterError: a part does not start; the error names its log.
+    Raises:
+        ClusterError: a part does not start; the error names its log.
     """
 
     def __init__(self, cluster: Cluster | GivenCluster, nodes: int, directory: Path) -> None:
@@ -79,9 +78,8 @@ class Testbed:
     def grow(self, nodes: int) -> None:
         """Add nodes until there are ``nodes``; never remove any.
 
-        Raises
-        ------
-        ClusterError: a node does not start.
+        Raises:
+            ClusterError: a node does not start.
         """
         if isinstance(self._cluster, Cluster) and nodes > len(self._cluster.nodes):
             while len(self._cluster.nodes) < nodes:
@@ -96,9 +94,8 @@ class Testbed:
     def measure(self, cell: Cell) -> Json:
         """Run a cell, and return its result as data for JSON.
 
-        Raises
-        ------
-        ClusterError: the run or a part of the testbed has failed.
+        Raises:
+            ClusterError: the run or a part of the testbed has failed.
         """
         self._words = words_file(self._directory.parent, WARM_UP + cell.words)
         self._make_topic(cell.name, cell.nodes)
@@ -258,9 +255,8 @@ class Testbed:
     ) -> None:
         """Wait until ``words`` words are processed.
 
-        Raises
-        ------
-        ClusterError: it takes longer than ``seconds``, or a part has ended.
+        Raises:
+            ClusterError: it takes longer than ``seconds``, or a part has ended.
         """
         over = follower.path.with_name(OVER)
         deadline = time.monotonic() + seconds
@@ -301,9 +297,8 @@ class Testbed:
 class ClientProcess:
     """The client's process, which sends words.
 
-    Parameters
-    ----------
-    file: the file to which the client writes how many words have been acknowledged.
+    Args:
+        file: the file to which the client writes how many words have been acknowledged.
     """
 
     def __init__(self, process: Process, file: Path, log: Path) -> None:

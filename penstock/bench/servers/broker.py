@@ -40,18 +40,16 @@ broker.session.timeout.ms=1500
 class KafkaBroker(ServerProcess):
     """A context in which the broker runs.
 
-    Parameters
-    ----------
-    directory: for its data and log.
-    partitions: default number of partitions of a topic.
-    node: node of a cluster on which it runs; by default, this machine.
-    java_options: options of its JVM.
-    listeners: further listeners, on which clients must authenticate: name to protocol and settings.
-    settings: further settings of the broker.
+    Args:
+        directory: for its data and log.
+        partitions: default number of partitions of a topic.
+        node: node of a cluster on which it runs; by default, this machine.
+        java_options: options of its JVM.
+        listeners: further listeners, on which clients must authenticate: name to protocol and settings.
+        settings: further settings of the broker.
 
-    Raises
-    ------
-    ClusterError: the broker does not start; the error names its log.
+    Raises:
+        ClusterError: the broker does not start; the error names its log.
     """
 
     def __init__(

@@ -70,9 +70,8 @@ class ServerProcess(ABC):
 def await_ready(name: str, process: Process, log: Path, ready: Callable[[], bool]) -> None:
     """Wait until ``ready()`` says that a process is ready.
 
-    Raises
-    ------
-    ClusterError: the process ends, or takes longer than a minute; the error names its log.
+    Raises:
+        ClusterError: the process ends, or takes longer than a minute; the error names its log.
     """
     deadline = time.monotonic() + PATIENCE_S
     while not ready():

@@ -73,13 +73,12 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
 def read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None) -> tuple[Model, Costs]:
     """Read the server and the costs from the flags and the file.
 
-    Parameters
-    ----------
-    given: the values of all flags by name. defaults: of parameters that neither flags nor the file set.
+    Args:
+        given: the values of all flags by name.
+        defaults: of parameters that neither flags nor the file set.
 
-    Raises
-    ------
-    SourceError, ConfigurationError: the file cannot be read, or a parameter is missing.
+    Raises:
+        SourceError, ConfigurationError: the file cannot be read, or a parameter is missing.
     """
     from penstock.queueing.model import MODELS, model_of
 

@@ -71,9 +71,10 @@ def timer_of(rate: float) -> str:
 def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind: str, *, as_json: bool) -> None:
     """Print figures.
 
-    Parameters
-    ----------
-    numbers: the figures by name. units: of the figures. kind: whether they are predicted or simulated.
+    Args:
+        numbers: the figures by name.
+        units: of the figures.
+        kind: whether they are predicted or simulated.
     """
     from rich.console import Console
     from rich.table import Table

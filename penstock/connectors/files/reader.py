@@ -29,11 +29,11 @@ formats lines of bytes. Rows that are no events are `Misfit`.
 class FileReader:
     """Reads files of a format in parts. It is pickled and sent to executors.
 
-    Parameters
-    ----------
-    source: the name of the source. event_type: the name of its events' type.
-    schema: of the events.
-    encoding: of text files; None for UTF-8.
+    Args:
+        source: the name of the source.
+        event_type: the name of its events' type.
+        schema: of the events.
+        encoding: of text files; None for UTF-8.
     """
 
     source: str
@@ -45,13 +45,11 @@ class FileReader:
     def parts(self, address: str) -> Iterator[Part]:
         """Yield the rows of a file, at most `ROWS_AT_ONCE` at a time.
 
-        Parameters
-        ----------
-        address: the path or URI by which Spark names the file.
+        Args:
+            address: the path or URI by which Spark names the file.
 
-        Raises
-        ------
-        SourceError: the file is gone, incomplete, or not of the format.
+        Raises:
+            SourceError: the file is gone, incomplete, or not of the format.
         """
         path = path_of_address(address)
         read = {"parquet": self._columns, "csv": self._fields}.get(self.format, self._lines)

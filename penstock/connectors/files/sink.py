@@ -37,9 +37,8 @@ NOTES_KEPT = 20
 class DirectorySink(BoundSink):
     """A directory, into which the staged files of committed batches are moved; their names begin with batch and group.
 
-    Parameters
-    ----------
-    event_type: of the events; dict for dead letters.
+    Args:
+        event_type: of the events; dict for dead letters.
     """
 
     def __init__(self, files: SinkFiles, event_type: type = dict) -> None:

@@ -181,9 +181,8 @@ class FileSource(BoundSource):
     def _check(self) -> None:
         """Check that the path exists, and that its files suit the source. Only the first file's columns are checked.
 
-        Raises
-        ------
-        SourceError: they do not.
+        Raises:
+            SourceError: they do not.
         """
         root = path_of(self._path)
         name = self.source.name
@@ -233,9 +232,8 @@ class FileSource(BoundSource):
 
         Spark partitions a source by such directories. A pattern may match some, unless they are named by a field of the events.
 
-        Parameters
-        ----------
-        path: a file of the source, or a directory in it.
+        Args:
+            path: a file of the source, or a directory in it.
         """
         fixed, wild, _ = self._path.partition("*")
         root = path_of(fixed.rpartition("/")[0] if wild else fixed)
@@ -309,9 +307,8 @@ def _log_offset(position: Position) -> int:
 def _open(file: Path, encoding: str = "utf-8") -> Any:
     """Open a file as text, decompressed according to its suffix.
 
-    Raises
-    ------
-    SourceError: its lines cannot be counted here, though Spark may read them (see `UNCOUNTABLE`).
+    Raises:
+        SourceError: its lines cannot be counted here, though Spark may read them (see `UNCOUNTABLE`).
     """
     if file.suffix in UNCOUNTABLE:
         raise SourceError(

@@ -40,9 +40,8 @@ Named = Iterable[tuple[str, Outgoing]]
 class Courier:
     """Sends micro-batches by an idempotent producer, so that order is kept and nothing is sent twice while it lives.
 
-    Parameters
-    ----------
-    sink: the sink's name, for error messages.
+    Args:
+        sink: the sink's name, for error messages.
     """
 
     without_reason: frozenset[int] = frozenset()
@@ -66,9 +65,8 @@ class Courier:
     def send(self, group: str, batch: int, messages: Named) -> None:
         """Send a batch of a group.
 
-        Raises
-        ------
-        SinkError: the broker refuses, or does not answer.
+        Raises:
+            SinkError: the broker refuses, or does not answer.
         """
         producer, self._kept = self._kept or self._producer({}), None
         self._send(producer, messages)
@@ -121,9 +119,8 @@ class Transactions(Courier):
     the transaction was committed, even while other programs have transactions open. Kafka fences all but the newest producer of
     a transactional id. A run and the runs that it discards share the id, so a driver that was replaced can commit nothing more.
 
-    Parameters
-    ----------
-    lineage: the identifier of the first of these runs.
+    Args:
+        lineage: the identifier of the first of these runs.
     """
 
     without_reason = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # the commit states the cause

@@ -66,10 +66,9 @@ Spark does not have). PySpark has the other dependencies.
 class KafkaPlace:
     """The address of a topic, and the settings of the clients that access it.
 
-    Parameters
-    ----------
-    brokers: as in Kafka's ``bootstrap.servers``.
-    options: Kafka's own client settings in librdkafka's words, such as ``security.protocol``; they hold no secrets.
+    Args:
+        brokers: as in Kafka's ``bootstrap.servers``.
+        options: Kafka's own client settings in librdkafka's words, such as ``security.protocol``; they hold no secrets.
     """
 
     brokers: str
@@ -80,9 +79,9 @@ class KafkaPlace:
     def of(cls, uri: Uri) -> "KafkaPlace":
         """Parse a URI of the form ``kafka:HOST:PORT,HOST:PORT/TOPIC``.
 
-        Raises
-        ------
-        ConfigurationError: the URI has another form, or a setting that only one of the two clients (librdkafka and Java's) has.
+        Raises:
+            ConfigurationError: the URI has another form, or a setting that only one of the two clients (librdkafka and Java's)
+                has.
         """
         brokers, _, topic = uri.place.removeprefix("//").partition("/")
         if uri.scheme != "kafka" or not brokers or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
@@ -101,9 +100,8 @@ class KafkaPlace:
     def for_connector(self) -> dict[str, str]:
         """Return the options, secrets included, by which Spark's connector reaches the brokers.
 
-        Raises
-        ------
-        ConfigurationError: a file or a variable that a setting names cannot be read.
+        Raises:
+            ConfigurationError: a file or a variable that a setting names cannot be read.
         """
         settings = {"bootstrap.servers": self.brokers, **security.for_java(dict(self.options))}
         return {f"{KAFKA}{name}": value for name, value in settings.items()}
@@ -112,9 +110,8 @@ class KafkaPlace:
 def header_fields(uri: Uri, event_type: type[Event]) -> dict[str, str]:
     """Return the fields of events that a URI maps headers to, by header.
 
-    Raises
-    ------
-    ConfigurationError: there is no such field.
+    Raises:
+        ConfigurationError: there is no such field.
     """
     headers = uri.named(HEADER)
     for header, field in headers.items():
@@ -125,9 +122,8 @@ def header_fields(uri: Uri, event_type: type[Event]) -> dict[str, str]:
 def check_field(uri: Uri, option: str, field: str, event_type: type[Event]) -> None:
     """Check that a URI's option names a field of an event type.
 
-    Raises
-    ------
-    ConfigurationError: there is no such field.
+    Raises:
+        ConfigurationError: there is no such field.
     """
     fields = field_types(event_type)
     if field not in fields:
@@ -139,9 +135,8 @@ def check_field(uri: Uri, option: str, field: str, event_type: type[Event]) -> N
 def has_registry(uri: Uri) -> bool:
     """Whether a topic's schemas are in a schema registry.
 
-    Raises
-    ------
-    ConfigurationError: there are options of a registry, but not its URL.
+    Raises:
+        ConfigurationError: there are options of a registry, but not its URL.
     """
     if "registry" not in uri.options and (uri.named(REGISTRY) or {"subject", "schema"} & uri.options.keys()):
         raise ConfigurationError(f"{uri.place}: options of a schema registry need its URL: write registry=URL.")

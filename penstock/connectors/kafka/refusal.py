@@ -59,9 +59,8 @@ FAILED = (KafkaException, SystemError)
 def patiently(ask: Callable[[], Answer], patience_s: float) -> Answer:
     """Call ``ask`` until it succeeds, and return its result; retry only after an error in `AGAIN`, and until ``patience_s``.
 
-    Raises
-    ------
-    KafkaException: the brokers refuse, or still return such an error at the end.
+    Raises:
+        KafkaException: the brokers refuse, or still return such an error at the end.
     """
     deadline = time.monotonic() + patience_s
     while True:

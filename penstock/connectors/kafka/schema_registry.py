@@ -43,9 +43,8 @@ class UnknownSchemaError(ValueError):
 class Registry:
     """A registry. It is pickled and sent to executors, with the secrets that were read in the driver.
 
-    Parameters
-    ----------
-    settings: of Confluent's client, by its own names; where a setting is the path of a file, the file's content.
+    Args:
+        settings: of Confluent's client, by its own names; where a setting is the path of a file, the file's content.
     """
 
     url: str
@@ -55,9 +54,8 @@ class Registry:
     def of(cls, uri: Uri) -> "Registry":
         """Return the registry that a Kafka URI names.
 
-        Raises
-        ------
-        ConfigurationError: the URI holds a secret, or a file or a variable that it names cannot be read.
+        Raises:
+            ConfigurationError: the URI holds a secret, or a file or a variable that it names cannot be read.
         """
         url, own = uri.options["registry"], uri.named(REGISTRY)
         if not re.fullmatch(r"https?://[^@\s]+", url):
@@ -81,18 +79,18 @@ class Registry:
     def schema(self, number: int) -> Schema:
         """Return the schema with a number (id).
 
-        Raises
-        ------
-        UnknownSchemaError: the registry has none. SourceError: it does not answer, or refuses.
+        Raises:
+            UnknownSchemaError: the registry has none.
+            SourceError: it does not answer, or refuses.
         """
         return self._with_parts(self._asked(lambda client: client.get_schema(number), str(number)))
 
     def latest(self, subject: str) -> tuple[int, int, Schema]:
         """Return the number, the version and the content of a subject's newest schema.
 
-        Raises
-        ------
-        As `schema`.
+        Raises:
+            UnknownSchemaError: the registry has none.
+            SourceError: it does not answer, or refuses.
         """
         newest = self._asked(lambda client: client.get_latest_version(subject), subject)
         return int(newest.schema_id or 0), int(newest.version or 0), self._with_parts(newest.schema)
@@ -100,10 +98,9 @@ class Registry:
     def register(self, subject: str, schema: Schema) -> int:
         """Register a schema as the newest of a subject, unless it has it already; returns the schema's number.
 
-        Raises
-        ------
-        EventSchemaError: the registry refuses the schema, as it is not compatible with the subject's other schemas.
-        SourceError: it does not answer, or refuses us.
+        Raises:
+            EventSchemaError: the registry refuses the schema, as it is not compatible with the subject's other schemas.
+            SourceError: it does not answer, or refuses us.
         """
         definition = confluent.Schema(schema.text, schema.kind, [])
         return int(self._asked(lambda client: client.register_schema(subject, definition), subject))
@@ -174,9 +171,8 @@ class RegistryFrames:
     def prepare(self, messages: Iterable[bytes]) -> None:
         """Fetch the schemas of messages that are about to be read. For a schema that the registry lacks, `read` will raise.
 
-        Raises
-        ------
-        SourceError: the registry does not answer; no message is to blame for that, so the micro-batch must be repeated.
+        Raises:
+            SourceError: the registry does not answer; no message is to blame for that, so the micro-batch must be repeated.
         """
         readers = _readers(self._registry)
         for number in {divided[0] for message in messages if (divided := divide(message))} - readers.keys():
@@ -188,9 +184,8 @@ class RegistryFrames:
     def read(self, message: bytes, fit: Callable[[Values | bytes], Any]) -> Any:
         """Decode a message, and return the result of ``fit`` for its values, or for its JSON.
 
-        Raises
-        ------
-        MessageError: the message has no schema that the registry knows, or does not fit; names the schema.
+        Raises:
+            MessageError: the message has no schema that the registry knows, or does not fit; names the schema.
         """
         divided = divide(message)
         if divided is None:
@@ -220,14 +215,13 @@ def _refusal(error: ValueError | EventSchemaError) -> Callable[[bytes], Values |
 def frame_of(registry: Registry, subject: str, event_type: type[Event], own: Kind | None) -> Frame:
     """Return the frame that encodes events as a topic's messages.
 
-    Parameters
-    ----------
-    own: the format of a schema to make from the event type and register; None to use the subject's newest schema.
+    Args:
+        own: the format of a schema to make from the event type and register; None to use the subject's newest schema.
 
-    Raises
-    ------
-    EventSchemaError: the newest schema does not fit the events, or is missing; or the registry refuses the one made from them.
-    SourceError: the registry does not answer, or refuses us.
+    Raises:
+        EventSchemaError: the newest schema does not fit the events, or is missing; or the registry refuses the one made from
+            them.
+        SourceError: the registry does not answer, or refuses us.
     """
     if own is not None:
         schema = Schema.of(event_type, own)
@@ -247,9 +241,9 @@ def frame_of(registry: Registry, subject: str, event_type: type[Event], own: Kin
 def check_fits(registry: Registry, subject: str, event_type: type[Event]) -> None:
     """Check that a subject's newest schema, if there is one, has all fields that an event type needs.
 
-    Raises
-    ------
-    EventSchemaError: a field is missing, or has a type that does not fit. SourceError: the registry does not answer.
+    Raises:
+        EventSchemaError: a field is missing, or has a type that does not fit.
+        SourceError: the registry does not answer.
     """
     try:
         _, version, schema = registry.latest(subject)

@@ -44,9 +44,8 @@ PBES2 = bytes.fromhex("2a864886f70d01050d")
 def check(options: Mapping[str, str]) -> None:
     """Check that settings work with both clients, and hold no secrets.
 
-    Raises
-    ------
-    ConfigurationError: states what is allowed.
+    Raises:
+        ConfigurationError: states what is allowed.
     """
     for name, value in options.items():
         for beginning, instead in INSTEAD.items():
@@ -67,9 +66,8 @@ def check(options: Mapping[str, str]) -> None:
 def opened(options: Mapping[str, str]) -> dict[str, str]:
     """Return settings for librdkafka, with references to secrets resolved.
 
-    Raises
-    ------
-    ConfigurationError: there is no such environment variable, or the file cannot be read.
+    Raises:
+        ConfigurationError: there is no such environment variable, or the file cannot be read.
     """
     settings = {name: value_of(f"kafka.{name}", value) for name, value in options.items()}
     return settings | ({"sasl.oauthbearer.method": "oidc"} if _mechanism(settings) == "OAUTHBEARER" else {})
@@ -78,9 +76,8 @@ def opened(options: Mapping[str, str]) -> dict[str, str]:
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
     """Return settings for Java's client, with references to secrets resolved.
 
-    Raises
-    ------
-    ConfigurationError: as `opened`; or a file of certificates cannot be read, or one of two joint settings is missing.
+    Raises:
+        ConfigurationError: as `opened`; or a file of certificates cannot be read, or one of two joint settings is missing.
     """
     settings = opened(options)
     java: dict[str, str] = {}

@@ -50,10 +50,9 @@ class TopicSink(BoundSink):
     When the batch is delivered again, it reads the topic from there to the very end, also beyond open transactions of others,
     and sends only the messages that are missing. A transaction records its batch's number, so nothing need be read then.
 
-    Parameters
-    ----------
-    notes: the directory for these notes.
-    transactions: whether each batch is sent as a transaction.
+    Args:
+        notes: the directory for these notes.
+        transactions: whether each batch is sent as a transaction.
     """
 
     def __init__(
@@ -177,9 +176,8 @@ class TopicSink(BoundSink):
 
         With transactions, only committed messages count, and these cannot be read beyond the first open transaction.
 
-        Raises
-        ------
-        SinkError: another program has a transaction open.
+        Raises:
+            SinkError: another program has a transaction open.
         """
         before = {int(partition): end for partition, end in note["ends"].items()}
         view = COMMITTED if self._transactions else UNCOMMITTED

@@ -54,14 +54,12 @@ PRODUCER = {
 class Topic:
     """A topic whose brokers answer, opened with the rights that are needed.
 
-    Parameters
-    ----------
-    create: whether to create the topic if it does not exist.
-    needs: the rights that the user must have on the topic.
+    Args:
+        create: whether to create the topic if it does not exist.
+        needs: the rights that the user must have on the topic.
 
-    Raises
-    ------
-    SourceError: there is no such topic, no broker answers, or a broker refuses.
+    Raises:
+        SourceError: there is no such topic, no broker answers, or a broker refuses.
     """
 
     def __init__(self, place: KafkaPlace, *, create: bool = False, needs: Sequence[Right] = ()) -> None:
@@ -97,9 +95,8 @@ class Topic:
     def _check_allowed(self, needs: Sequence[Right]) -> None:
         """Refuse a topic that the user may not use; otherwise, Spark or a producer would fail in mid-run.
 
-        Raises
-        ------
-        SourceError: the user lacks one of the rights.
+        Raises:
+            SourceError: the user lacks one of the rights.
         """
         allowed = self._description(include_authorized_operations=True).authorized_operations
         missing = [right for right in needs if AclOperation[right.upper()] not in (allowed or ())]
@@ -125,9 +122,8 @@ class Topic:
     def bounds(self, **settings: str) -> dict[int, tuple[int, int]]:
         """Return for each partition the offset of the oldest message, and the offset that the next message will get.
 
-        Parameters
-        ----------
-        settings: of the consumer that makes the requests, such as `COMMITTED`.
+        Args:
+            settings: of the consumer that makes the requests, such as `COMMITTED`.
         """
         with self._explained(), self.consumer(**settings) as consumer:
 
@@ -158,13 +154,11 @@ class Topic:
     def read(self, start: dict[int, int], end: dict[int, int], **settings: str) -> Iterator[list[Message]]:
         """Yield the messages from the offsets ``start`` up to the offsets ``end``, in lists; some may lie beyond ``end``.
 
-        Parameters
-        ----------
-        settings: of the consumer: with `UNCOMMITTED`, it also reads beyond the first open transaction.
+        Args:
+            settings: of the consumer: with `UNCOMMITTED`, it also reads beyond the first open transaction.
 
-        Raises
-        ------
-        SourceError: the broker stopped answering.
+        Raises:
+            SourceError: the broker stopped answering.
         """
         lows = {partition: low for partition, (low, _) in self.bounds(**settings).items()}  # older ones may have been deleted
         begin = {partition: max(start.get(partition, 0), lows[partition]) for partition in self.partitions}

@@ -22,10 +22,9 @@ class JsonArray(Sequence[bytes]):
     >>> list(JsonArray(b'[{"n": 1}, {"n": 2}]', 2))
     [b'{"n": 1}', b'{"n": 2}']
 
-    Parameters
-    ----------
-    text: the array as JSON.
-    count: the number of its elements, which is not checked.
+    Args:
+        text: the array as JSON.
+        count: the number of its elements, which is not checked.
     """
 
     def __init__(self, text: bytes, count: int) -> None:
@@ -51,9 +50,9 @@ def divide(array: bytes, most: int = sys.maxsize) -> list[bytes]:
     >>> divide(rb'[{"n": 1}, {"n": "\ud800"}]')
     [b'{"n": 1}', b'{"n": "\\ud800"}']
 
-    Raises
-    ------
-    msgspec.DecodeError, RecursionError: it is no JSON array. OverflowError: it has more elements than ``most``.
+    Raises:
+        msgspec.DecodeError, RecursionError: it is no JSON array.
+        OverflowError: it has more elements than ``most``.
     """
     elements = None
     if _count(array, b",") >= most:  # there may be too many: count them before they take memory
@@ -93,10 +92,9 @@ _TOKEN = _token()
 def _elements(array: bytes, most: int) -> list[bytes]:
     """Return the elements of what may be a JSON array. Only brackets, commas and strings are examined, so they may be no JSON.
 
-    Raises
-    ------
-    OverflowError: there are more than ``most`` elements, or `TOKENS` times as many tokens.
-    RecursionError: it nests deeper than any reader could follow.
+    Raises:
+        OverflowError: there are more than ``most`` elements, or `TOKENS` times as many tokens.
+        RecursionError: it nests deeper than any reader could follow.
     """
     divided, depth, start = [], 1, array.find(b"[") + 1
     for number, token in enumerate(_TOKEN.finditer(array, start)):

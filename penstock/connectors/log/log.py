@@ -66,13 +66,12 @@ class LogRecord(NamedTuple):
 class Parcel(msgspec.Struct):
     """Events to be appended together.
 
-    Parameters
-    ----------
-    payloads: the events, as JSON; a `JsonArray` is stored undivided if all its events are new.
-    born: their intended send times in microseconds since the epoch; the time of writing by default.
-    ids: names of the events; an event whose name the stream knows is not appended again.
-    request: a client's name for all the events together, in place of ``ids``.
-    result_keys: for each event the key by which `StreamLog.latest` finds it.
+    Args:
+        payloads: the events, as JSON; a `JsonArray` is stored undivided if all its events are new.
+        born: their intended send times in microseconds since the epoch; the time of writing by default.
+        ids: names of the events; an event whose name the stream knows is not appended again.
+        request: a client's name for all the events together, in place of ``ids``.
+        result_keys: for each event the key by which `StreamLog.latest` finds it.
     """
 
     payloads: Sequence[bytes]
@@ -84,9 +83,8 @@ class Parcel(msgspec.Struct):
     def judge(self, known: "KnownNames", *, each: bool = False) -> RequestVerdict | None:
         """Return which events are new, and add their names to ``known``; None if the request's name stands for another request.
 
-        Parameters
-        ----------
-        each: give every event of a request a name of its own.
+        Args:
+            each: give every event of a request a name of its own.
         """
         if self.request is not None:
             verdict = self.request.judge(self.payloads, known.of_request(self.request.prefix), each=each)
@@ -151,9 +149,8 @@ class StreamLog:
     disk, and a torn write is rolled back when the file is next opened. Threads may share it: its
     methods exclude each other.
 
-    Raises
-    ------
-    SinkError: the file cannot be opened or written.
+    Raises:
+        SinkError: the file cannot be opened or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -167,13 +164,11 @@ class StreamLog:
     def append(self, entries: Sequence[Parcel], positions: Mapping[str, int] | None = None) -> list[int]:
         """Append entries, all or none. Returns for each the number of its events that are new, or `CONFLICT`.
 
-        Parameters
-        ----------
-        positions: for events that are copies, how far each origin has been copied; see `positions`.
+        Args:
+            positions: for events that are copies, how far each origin has been copied; see `positions`.
 
-        Raises
-        ------
-        SinkError: the disk is full or read-only; nothing was appended.
+        Raises:
+            SinkError: the disk is full or read-only; nothing was appended.
         """
         with self._transaction() as connection:
             return self._insert(connection, entries, positions or {})
@@ -293,13 +288,11 @@ class StreamLog:
     def read(self, start: int, end: int, most: int | None = None) -> list[LogRecord]:
         """Return the events with offsets in [start, end).
 
-        Parameters
-        ----------
-        most: if given, stop after the block with which the blocks' size reaches so many bytes.
+        Args:
+            most: if given, stop after the block with which the blocks' size reaches so many bytes.
 
-        Raises
-        ------
-        SourceError: some of them have been trimmed.
+        Raises:
+            SourceError: some of them have been trimmed.
         """
         with self._open("read") as connection:
             (oldest,) = connection.execute("SELECT start FROM log").fetchone()
@@ -375,9 +368,8 @@ class StreamLog:
     def trim(self, before: int, *, keep_unread: bool = False) -> None:
         """Remove the events with offsets below ``before``, except those that a noted reader has yet to pass.
 
-        Parameters
-        ----------
-        keep_unread: whether to remove nothing as long as no reader has been noted.
+        Args:
+            keep_unread: whether to remove nothing as long as no reader has been noted.
         """
         with self._transaction() as connection:
             (slowest,) = connection.execute("SELECT min(number) FROM readers").fetchone()
@@ -489,10 +481,9 @@ class EventLog:
     >>> [record.payload for record in log.read("Words", 1, 2)]
     [b'{"text": "b"}']
 
-    Raises
-    ------
-    SourceError: the log does not exist, and ``create`` is False.
-    SinkError: the directory cannot be made.
+    Raises:
+        SourceError: the log does not exist, and ``create`` is False.
+        SinkError: the directory cannot be made.
     """
 
     def __init__(self, directory: str | Path, *, create: bool = True) -> None:
@@ -513,9 +504,8 @@ class EventLog:
     def stream(self, name: str) -> StreamLog:
         """Return a stream; it is made if it does not exist and ``create`` is True.
 
-        Raises
-        ------
-        SourceError: it does not exist, and ``create`` is False.
+        Raises:
+            SourceError: it does not exist, and ``create`` is False.
         """
         if name not in self._streams:
             path = self.directory / f"{quote(name, safe='')}{SUFFIX}"

@@ -31,12 +31,11 @@ class RequestVerdict(NamedTuple):
 class Request(msgspec.Struct, frozen=True):
     """A client's name for a request, and the places of the request's valid events.
 
-    Parameters
-    ----------
-    client: the namespace of the key, so that clients may use the same keys.
-    key: the name, as the client gives it.
-    total: the number of its events, including rejected ones.
-    places: the indices of its valid events, among all.
+    Args:
+        client: the namespace of the key, so that clients may use the same keys.
+        key: the name, as the client gives it.
+        total: the number of its events, including rejected ones.
+        places: the indices of its valid events, among all.
     """
 
     client: str
@@ -57,11 +56,10 @@ class Request(msgspec.Struct, frozen=True):
     def judge(self, payloads: Sequence[bytes], known: Collection[str], *, each: bool = False) -> RequestVerdict | None:
         """Return which of its events are new; None if its name stands for another request.
 
-        Parameters
-        ----------
-        payloads: its valid events.
-        known: the names that are noted under its prefix.
-        each: note a name for every event, even if all were accepted.
+        Args:
+            payloads: its valid events.
+            known: the names that are noted under its prefix.
+            each: note a name for every event, even if all were accepted.
         """
         every = range(len(payloads))
         if not each and len(payloads) == self.total:

@@ -76,10 +76,9 @@ COMPACTED_EVERY = 100
 class DeltaSink(LakeSink[DeltaTable]):
     """A sink that writes to a Delta table; see `LakeSink`.
 
-    Parameters
-    ----------
-    compacted_every: the number of micro-batches between two compactions; 0 for none.
-    storage: settings of the object store, such as its endpoint; secrets belong in the environment.
+    Args:
+        compacted_every: the number of micro-batches between two compactions; 0 for none.
+        storage: settings of the object store, such as its endpoint; secrets belong in the environment.
     """
 
     KIND, FORM = "Delta", "delta:PLACE"

@@ -33,9 +33,8 @@ AT_FIRST = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "1", "retr
 def meet(at: str, storage: dict[str, str]) -> None:
     """Check that a table's store answers within seconds, whether or not there is a table.
 
-    Raises
-    ------
-    OSError: it does not answer.
+    Raises:
+        OSError: it does not answer.
     """
     DeltaTable.is_deltatable(at, {**AT_FIRST, **storage})
 
@@ -60,9 +59,8 @@ class Version(NamedTuple):
 class DeltaLog:
     """Reads the log and the files of a Delta table.
 
-    Parameters
-    ----------
-    what: names the source in error messages.
+    Args:
+        what: names the source in error messages.
     """
 
     def __init__(self, what: str, at: str, storage: dict[str, str]) -> None:
@@ -78,9 +76,8 @@ class DeltaLog:
     def newest(self) -> int:
         """Return the number of the table's newest version.
 
-        Raises
-        ------
-        SourceError: another table has been put in its place.
+        Raises:
+            SourceError: another table has been put in its place.
         """
         with self.explained():
             table = self._opened()

@@ -28,9 +28,8 @@ COLOURS = re.compile(r"\x1b\[\d+m↳?")
 def place_of(uri: Uri) -> str:
     """Return a table's location: a URL, or an absolute path, which is valid in every process.
 
-    Raises
-    ------
-    ConfigurationError: it is a local path that the library would take for another.
+    Raises:
+        ConfigurationError: it is a local path that the library would take for another.
     """
     misread = None if "://" in uri.place else MISREAD.search(str(Path(uri.place).expanduser().resolve()))
     if misread:
@@ -43,9 +42,8 @@ def place_of(uri: Uri) -> str:
 def storage_of(what: str, uri: Uri) -> dict[str, str]:
     """Return a URI's settings of the object store; ``what`` names the source or the sink in error messages.
 
-    Raises
-    ------
-    ConfigurationError: a setting holds a secret.
+    Raises:
+        ConfigurationError: a setting holds a secret.
     """
     storage = uri.named(STORAGE)
     secrets = [name for name in storage if SECRET.search(name)]

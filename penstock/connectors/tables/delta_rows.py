@@ -32,9 +32,8 @@ class RowReader:
     A column that a file lacks, because it was added later, is null for that file. A partition's column has the value of the
     file's partition. Durations are numbers of seconds.
 
-    Raises
-    ------
-    SourceError: the table lacks a column that events require, or a column has a type that does not fit.
+    Raises:
+        SourceError: the table lacks a column that events require, or a column has a type that does not fit.
     """
 
     def __init__(self, log: DeltaLog, event_type: type[Event]) -> None:
@@ -157,9 +156,8 @@ def fitted(column: Any, wanted: pa.DataType) -> Any:
 def _values(column: Any) -> list[Any]:
     """Return a column's values as Python values.
 
-    Raises
-    ------
-    ValueError: a value is infinite, which JSON cannot represent, or is a time or a text that Python cannot.
+    Raises:
+        ValueError: a value is infinite, which JSON cannot represent, or is a time or a text that Python cannot.
     """
     if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
         raise ValueError("it is infinite")

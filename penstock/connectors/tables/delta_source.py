@@ -36,12 +36,11 @@ KEPT_FOR_LONG = 1000
 class Bookmark(msgspec.Struct, frozen=True):
     """A position between two versions, from which reading can continue.
 
-    Parameters
-    ----------
-    origin: the version at which the run began.
-    version: the last version whose rows come before the position.
-    number: the number of the first event after the position.
-    whole: whether all rows that the table holds at ``version`` come after the position instead.
+    Args:
+        origin: the version at which the run began.
+        version: the last version whose rows come before the position.
+        number: the number of the first event after the position.
+        whole: whether all rows that the table holds at ``version`` come after the position instead.
     """
 
     origin: int
@@ -60,10 +59,9 @@ class Piece(NamedTuple):
 class DeltaSequence(Sequence):
     """The rows of a Delta table, as a sequence.
 
-    Parameters
-    ----------
-    whole: begin with all rows that the table holds; else with the first version after the newest.
-    skip: pass over versions that delete or rewrite rows, instead of raising an error.
+    Args:
+        whole: begin with all rows that the table holds; else with the first version after the newest.
+        skip: pass over versions that delete or rewrite rows, instead of raising an error.
     """
 
     def __init__(self, log: DeltaLog, rows: RowReader, whole: bool, skip: bool) -> None:

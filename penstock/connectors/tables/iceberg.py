@@ -67,9 +67,8 @@ warnings.filterwarnings("ignore", "Delete operation did not match any records")
 class IcebergSink(LakeSink[Table]):
     """A sink that writes to an Iceberg table; see `LakeSink`.
 
-    Parameters
-    ----------
-    kept_s: how long snapshots are kept, in seconds.
+    Args:
+        kept_s: how long snapshots are kept, in seconds.
     """
 
     KIND, FORM = "Iceberg", "iceberg:CATALOG/NAMESPACE.TABLE"

@@ -34,9 +34,8 @@ class IcebergPlace(NamedTuple):
     def of(cls, what: str, uri: Uri) -> "IcebergPlace":
         """Parse a URI; ``what`` names the sink in error messages.
 
-        Raises
-        ------
-        ConfigurationError: the URI names no table, or holds a secret.
+        Raises:
+            ConfigurationError: the URI names no table, or holds a secret.
         """
         names = PLACE.fullmatch(uri.place)
         if names is None:

@@ -13,9 +13,8 @@ from penstock.storage.tables import batches_in
 def kept_schema(sink: str, table: str, schema: pa.Schema) -> pa.Schema:
     """Return the schema of a table for events of the given schema; ``table`` names the format in error messages.
 
-    Raises
-    ------
-    ConfigurationError: a list, dict or event within the events holds durations.
+    Raises:
+        ConfigurationError: a list, dict or event within the events holds durations.
     """
     return pa.schema([_kept_field(sink, table, field) for field in schema])
 

@@ -28,10 +28,10 @@ TRIES, PAUSE_S = 20, 0.05
 class LakeSink(BoundSink, Generic[Table]):
     """A sink that writes to a table of a lake. Durations are stored as seconds.
 
-    Parameters
-    ----------
-    uri: names the table in messages. place: names it in the records of the run.
-    fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
+    Args:
+        uri: names the table in messages.
+        place: names it in the records of the run.
+        fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
     """
 
     KIND: ClassVar[str]
@@ -129,10 +129,9 @@ class LakeSink(BoundSink, Generic[Table]):
 def misfits(columns: Mapping[str, Any], fields: Mapping[str, Any], same: Callable[[Any, Any], bool]) -> list[str]:
     """Say why columns cannot hold the fields of an event.
 
-    Parameters
-    ----------
-    columns, fields: what has a ``type`` and is ``nullable`` or not, by name.
-    same: whether a column of the second type stores values of the first unchanged.
+    Args:
+        columns, fields: what has a ``type`` and is ``nullable`` or not, by name.
+        same: whether a column of the second type stores values of the first unchanged.
     """
     both = [(columns[name], field) for name, field in fields.items() if name in columns]
     wrong = [f"column {name} is missing" for name in fields if name not in columns]

@@ -16,10 +16,10 @@ def without_refused(
 ) -> tuple[pa.Table, list[Refused]]:
     """Return the rows whose partition can be named after their values, and the other rows as refused.
 
-    Parameters
-    ----------
-    partitions: the columns whose values determine a row's partition.
-    is_local: whether partitions are directories on a disk. empty_is_null: whether the format reads an empty text as null.
+    Args:
+        partitions: the columns whose values determine a row's partition.
+        is_local: whether partitions are directories on a disk.
+        empty_is_null: whether the format reads an empty text as null.
     """
     texts = [name for name in partitions if name in rows.column_names and pa.types.is_string(rows.schema.field(name).type)]
     reasons: dict[int, str] = {}

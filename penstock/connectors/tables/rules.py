@@ -20,9 +20,8 @@ FRESH = Option(
 def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
     """Refuse a sink whose key has an optional field.
 
-    Raises
-    ------
-    ConfigurationError: names the field.
+    Raises:
+        ConfigurationError: names the field.
     """
     nullable = [field.name for field in schema if field.name in sink.key and field.nullable]
     if nullable:
@@ -32,9 +31,8 @@ def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
 def refuse_nested_key(sink: Sink, schema: pa.Schema) -> None:
     """Refuse a sink whose key has a list, a dict or an event, which Delta and Iceberg cannot compare, or an optional field.
 
-    Raises
-    ------
-    ConfigurationError: names the field.
+    Raises:
+        ConfigurationError: names the field.
     """
     refuse_optional_key(sink, schema)
     nested = [field.name for field in schema if field.name in sink.key and pa.types.is_nested(field.type)]
@@ -48,13 +46,11 @@ def refuse_nested_key(sink: Sink, schema: pa.Schema) -> None:
 def refuse_unfit(sink: str, uri: str, wrong: Sequence[str]) -> None:
     """Refuse an existing table that cannot store the events unchanged.
 
-    Parameters
-    ----------
-    wrong: the reasons; empty if the table fits.
+    Args:
+        wrong: the reasons; empty if the table fits.
 
-    Raises
-    ------
-    SinkError: states the reasons.
+    Raises:
+        SinkError: states the reasons.
     """
     if wrong:
         raise SinkError(
@@ -65,9 +61,8 @@ def refuse_unfit(sink: str, uri: str, wrong: Sequence[str]) -> None:
 def refuse_nul(columns: pa.RecordBatch) -> None:
     """Refuse texts that hold the character NUL, and numbers in nested values that JSON cannot represent.
 
-    Raises
-    ------
-    ValueError: names the column.
+    Raises:
+        ValueError: names the column.
     """
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_string(field.type):
@@ -83,9 +78,8 @@ def refuse_nul(columns: pa.RecordBatch) -> None:
 def refuse_nan(columns: pa.RecordBatch) -> None:
     """Refuse NaN in columns that are never null, as SQLite stores it as NULL, and numbers in nested values that JSON lacks.
 
-    Raises
-    ------
-    ValueError: names the column.
+    Raises:
+        ValueError: names the column.
     """
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_floating(field.type) and not field.nullable and pc.any(pc.is_nan(column)).as_py():

@@ -56,9 +56,8 @@ class RowsRefused(Exception):
 class Unavailable(Exception):
     """The database does not answer at present, so the transaction is worth a retry.
 
-    Parameters
-    ----------
-    mend: advice to the user, for when all retries fail.
+    Args:
+        mend: advice to the user, for when all retries fail.
     """
 
     def __init__(self, reason: str, mend: str = "start the database") -> None:
@@ -103,27 +102,24 @@ class Database(Protocol):
     def transaction(self) -> AbstractContextManager[Cursor]:
         """Return a context for a transaction, which is committed at the end of the block.
 
-        Raises
-        ------
-        Unavailable: the database did not answer; whether it has committed may be unknown.
-        SinkError: the database refused a statement or the connection.
+        Raises:
+            Unavailable: the database did not answer; whether it has committed may be unknown.
+            SinkError: the database refused a statement or the connection.
         """
 
     def reading(self) -> AbstractContextManager[Cursor]:
         """Return a context that only reads; it does not create a missing database.
 
-        Raises
-        ------
-        Unavailable: the database did not answer.
-        SinkError: the database refused a statement or the connection.
+        Raises:
+            Unavailable: the database did not answer.
+            SinkError: the database refused a statement or the connection.
         """
 
     def load(self, cursor: Cursor, table: "EventTable", rows: list[Row]) -> None:
         """Append rows to a table, or upsert them in order: either all of them or none.
 
-        Raises
-        ------
-        RowsRefused: the database refuses one of the rows; the transaction can continue.
+        Raises:
+            RowsRefused: the database refuses one of the rows; the transaction can continue.
         """
 
     def quoted(self, table: str) -> str:
@@ -191,10 +187,9 @@ class EventTable:
 class TableSink(BoundSink):
     """A sink that writes each micro-batch to a table in one transaction.
 
-    Parameters
-    ----------
-    name: of the table; None for the sink's name.
-    fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
+    Args:
+        name: of the table; None for the sink's name.
+        fresh: ``keep`` or ``empty`` a table in which others may have rows when a run is discarded; None to refuse such a table.
     """
 
     def __init__(self, sink: Sink, database: Database, name: str | None, files: SinkFiles, fresh: str | None = None) -> None:

@@ -16,10 +16,10 @@ from penstock.storage import durable
 class Begun:
     """A group that has completed at least one micro-batch.
 
-    Parameters
-    ----------
-    last: the last completed micro-batch. sources: their names, in the order in which Spark numbers them.
-    timed: whether the group has a watermark.
+    Args:
+        last: the last completed micro-batch.
+        sources: their names, in the order in which Spark numbers them.
+        timed: whether the group has a watermark.
     """
 
     group: Group
@@ -56,11 +56,10 @@ def continue_in(
 ) -> None:
     """Make a group's checkpoint, which may have state already, go on where others ended. Its micro-batch 0 is complete then.
 
-    Parameters
-    ----------
-    sources: of the group, in the order of its query; a source that no other group has read is read from the beginning.
-    begun: the groups that had the sources, or the elements, until now.
-    watermark_ms: the watermark to begin with; the least of these groups' unless given.
+    Args:
+        sources: of the group, in the order of its query; a source that no other group has read is read from the beginning.
+        begun: the groups that had the sources, or the elements, until now.
+        watermark_ms: the watermark to begin with; the least of these groups' unless given.
     """
     seeded = bool(batches(checkpoint, "offsets"))
     model = Begun(begun[0].group, checkpoint, 0, (), False) if seeded else begun[0]

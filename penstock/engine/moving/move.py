@@ -50,9 +50,8 @@ Say = Callable[[str], None]
 class Move:
     """The move of a run from its present layout to the wanted one.
 
-    Raises
-    ------
-    ConfigurationError, IncompatibleStateError, TopologyError: the move is not possible; nothing was changed.
+    Raises:
+        ConfigurationError, IncompatibleStateError, TopologyError: the move is not possible; nothing was changed.
     """
 
     def __init__(self, binding: Binding) -> None:
@@ -76,13 +75,11 @@ class Move:
     def carry_out(self, spark: SparkSession, settle: Callable[[], None], say: Say) -> None:
         """Move the run.
 
-        Parameters
-        ----------
-        settle: finishes the begun micro-batches in the old layout, and leaves no events between its groups.
+        Args:
+            settle: finishes the begun micro-batches in the old layout, and leaves no events between its groups.
 
-        Raises
-        ------
-        RunFailedError: not every instance arrived in the new checkpoints; the run keeps the old layout.
+        Raises:
+            RunFailedError: not every instance arrived in the new checkpoints; the run keeps the old layout.
         """
         settle()
         self._binding.begin_move(self._layout.begun)

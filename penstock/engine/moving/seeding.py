@@ -178,10 +178,10 @@ def seed(
 ) -> None:
     """Make a checkpoint that has a group's state and has read no event, by one micro-batch of a query like the group's own.
 
-    Parameters
-    ----------
-    pages: the state, as `repack` has written it. headers: the result of `headers_of` for these pages.
-    workshop: a directory for temporary files.
+    Args:
+        pages: the state, as `repack` has written it.
+        headers: the result of `headers_of` for these pages.
+        workshop: a directory for temporary files.
     """
     wiring = reference.resolve()
     labels = bucket_labels(wiring.partitions)
@@ -229,9 +229,8 @@ def headers_of(
     """Return the rows of a state besides its pages: a header for each element in each partition, and for each partition with
     timers a row with an empty element and the earliest time.
 
-    Parameters
-    ----------
-    hops: the hop of each element of a group.
+    Args:
+        hops: the hop of each element of a group.
     """
     rows = pages.where(F.col("element").isin(list(hops)))
     rows = rows.select("element", "bucket", "page", "due", "instances", F.length("content").alias("bytes"))

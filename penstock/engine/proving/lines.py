@@ -19,9 +19,8 @@ class Failed(RuntimeError):
 class CodeLine(NamedTuple):
     """A line of code, before its first or its second execution.
 
-    Parameters
-    ----------
-    time: 1 or 2; a loop may be left in the middle, and later executions are like the second.
+    Args:
+        time: 1 or 2; a loop may be left in the middle, and later executions are like the second.
     """
 
     file: str
@@ -36,9 +35,8 @@ class CodeLine(NamedTuple):
 class LineTracer:
     """Runs a function, and either records which lines of the user's files are executed, or raises before one of them.
 
-    Parameters
-    ----------
-    is_users: whether a file's lines are traced.
+    Args:
+        is_users: whether a file's lines are traced.
     """
 
     def __init__(self, is_users: Callable[[str], bool]) -> None:

@@ -26,9 +26,9 @@ Advance = Callable[[float, float, str], None]
 class QueryProver:
     """Runs one query undisturbed and under several schedules, and compares the rows in its sink.
 
-    Parameters
-    ----------
-    place: an empty directory for the runs. sample: the recorded input, a file of JSON Lines.
+    Args:
+        place: an empty directory for the runs.
+        sample: the recorded input, a file of JSON Lines.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class QueryProver:
     def prove(self) -> QueryVerdict:
         """Run all schedules for which there is time.
 
-        Raises
-        ------
-        RunFailedError: the undisturbed query fails, or writes no rows. ConfigurationError: there was no time for a schedule.
+        Raises:
+            RunFailedError: the undisturbed query fails, or writes no rows.
+            ConfigurationError: there was no time for a schedule.
         """
         # The undisturbed run gives the expected rows, and the lines of ``foreachBatch`` at which others are then disturbed.
         files, executed, at_first = self._cut(FILES), dict[int, list[CodeLine]](), self._rows_when_empty()

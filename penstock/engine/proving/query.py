@@ -30,9 +30,8 @@ WRITTEN = 1_700_000_000
 class UserQuery:
     """The user's module: its function ``build(spark, source, sink, checkpoint)``, and its optional read, clean and schema.
 
-    Parameters
-    ----------
-    reference: ``FILE.py:build``, or ``module:build``.
+    Args:
+        reference: ``FILE.py:build``, or ``module:build``.
     """
 
     def __init__(self, reference: str) -> None:
@@ -149,9 +148,8 @@ def _read_files(spark: SparkSession, sink: str) -> Any:
 class QueryWorld:
     """A directory in which a query runs from its beginning, with input that is released file by file, a sink and a checkpoint.
 
-    Parameters
-    ----------
-    files: the recorded input; each file has JSON Lines and makes one micro-batch.
+    Args:
+        files: the recorded input; each file has JSON Lines and makes one micro-batch.
     """
 
     def __init__(self, spark: SparkSession, query: UserQuery, place: Path, files: list[bytes], schema: str) -> None:
@@ -174,9 +172,8 @@ class QueryWorld:
     def run(self, interpose: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None) -> str:
         """Run the query until it has read all released files. Returns its error as a text, empty if it did not fail.
 
-        Parameters
-        ----------
-        interpose: wraps the function that is given to ``foreachBatch``.
+        Args:
+            interpose: wraps the function that is given to ``foreachBatch``.
         """
         source = self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1).json(str(self.input))
         query: StreamingQuery | None = None
@@ -200,9 +197,8 @@ class QueryWorld:
     def _wait_for(self, query: StreamingQuery) -> None:
         """Wait until a query has read all input.
 
-        Raises
-        ------
-        RunFailedError: it goes on for longer than `PATIENCE_S`.
+        Raises:
+            RunFailedError: it goes on for longer than `PATIENCE_S`.
         """
         failures: list[Exception] = []
 

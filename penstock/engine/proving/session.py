@@ -22,13 +22,12 @@ SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "s
 def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
     """A session in this process, stopped at the end of the block.
 
-    Parameters
-    ----------
-    packages: Maven coordinates, separated by commas. log: the file for Spark's output.
+    Args:
+        packages: Maven coordinates, separated by commas.
+        log: the file for Spark's output.
 
-    Raises
-    ------
-    ConfigurationError: Spark does not start, for example because it does not find a package.
+    Raises:
+        ConfigurationError: Spark does not start, for example because it does not find a package.
     """
     installed()
     os.environ["JAVA_HOME"] = str(java_home())

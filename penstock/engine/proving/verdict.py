@@ -35,9 +35,9 @@ STEPS = {"offsets": "offsets written", "sink": "the sink's work", "commit": "com
 class Disturbance(msgspec.Struct, frozen=True):
     """One way to disturb a query.
 
-    Parameters
-    ----------
-    kind, words: the disturbance, and its description. batch: the disturbed micro-batch; None if there is no particular one.
+    Args:
+        kind, words: the disturbance, and its description.
+        batch: the disturbed micro-batch; None if there is no particular one.
         step: the index in `STEPS` of the last step before the driver ends; None if it does not end.
     """
 
@@ -50,10 +50,11 @@ class Disturbance(msgspec.Struct, frozen=True):
 class TrialResult(msgspec.Struct):
     """The result of a schedule: how its rows differ from those of the undisturbed query.
 
-    Parameters
-    ----------
-    doubled: rows that are there too often. missing: rows that are not there. other: rows that should not be there at all.
-    failed: the error if the query could not go on; empty otherwise.
+    Args:
+        doubled: rows that are there too often.
+        missing: rows that are not there.
+        other: rows that should not be there at all.
+        failed: the error if the query could not go on; empty otherwise.
     """
 
     schedule: Disturbance
@@ -85,9 +86,9 @@ class TrialResult(msgspec.Struct):
 class QueryVerdict(msgspec.Struct):
     """The result of the prover for a query.
 
-    Parameters
-    ----------
-    rows: the number of rows of the undisturbed query. notes: which schedules were not tried, and why.
+    Args:
+        rows: the number of rows of the undisturbed query.
+        notes: which schedules were not tried, and why.
     """
 
     query: str

@@ -29,9 +29,9 @@ def decoder(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for `mapInArrow` that turns a source's rows into tallies and rows for the first hop.
 
-    Parameters
-    ----------
-    number: of the source in the wiring. output: makes the place where rows for sinks are staged.
+    Args:
+        number: of the source in the wiring.
+        output: makes the place where rows for sinks are staged.
     """
     rows = _Rows(bound, number)
 
@@ -77,9 +77,8 @@ def typed(
 class _Rows:
     """Passes a source's rows to a stage. Spark sends it to executors, where each task numbers rows with a copy of its own.
 
-    Parameters
-    ----------
-    number: the source's index among the group's sources.
+    Args:
+        number: the source's index among the group's sources.
     """
 
     def __init__(self, bound: "BoundSource", number: int) -> None:

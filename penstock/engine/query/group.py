@@ -31,14 +31,12 @@ def group_elements(topology: Topology, wanted: Mapping[str, str]) -> list[Group]
     Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads columns that no other element
     can read, so a new group begins wherever its input is shared, or comes from Python elements.
 
-    Parameters
-    ----------
-    wanted: a group's name by element.
+    Args:
+        wanted: a group's name by element.
 
-    Raises
-    ------
-    ConfigurationError: ``wanted`` names an unknown element, or a group's name has characters that are not allowed.
-    TopologyError: the groups would feed each other, or a stream is made in several groups and read in one of them.
+    Raises:
+        ConfigurationError: ``wanted`` names an unknown element, or a group's name has characters that are not allowed.
+        TopologyError: the groups would feed each other, or a stream is made in several groups and read in one of them.
     """
     names = [element.name for element in topology.elements]
     for name in wanted:

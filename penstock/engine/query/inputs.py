@@ -31,9 +31,9 @@ NO_DATA = "LocalRelation"
 class Inputs:
     """The sources of a native group.
 
-    Parameters
-    ----------
-    wiring: the group's wiring. sources: all sources of the group.
+    Args:
+        wiring: the group's wiring.
+        sources: all sources of the group.
     """
 
     def __init__(self, wiring: WiringReference, sources: Sequence[BoundSource]) -> None:
@@ -57,9 +57,8 @@ class Inputs:
     def count(self, query: StreamingQuery, batch: DataFrame) -> list[Tally]:
         """Return the tallies of the events that the micro-batch under way reads.
 
-        Parameters
-        ----------
-        batch: the micro-batch's result, which is not evaluated here.
+        Args:
+            batch: the micro-batch's result, which is not evaluated here.
         """
         if not self._bound:
             return []

@@ -67,10 +67,9 @@ def compile_native(
     """Return the streaming DataFrame of a chain of query elements, and the names of its sources in the order of Spark's plan,
     in which a source that is read twice occurs twice.
 
-    Raises
-    ------
-    EmissionError: an element's output lacks a column of its stream, or has it in another type.
-    TopologyError: an element does not read one of its inputs, or reads a stream that is not an input.
+    Raises:
+        EmissionError: an element's output lacks a column of its stream, or has it in another type.
+        TopologyError: an element does not read one of its inputs, or reads a stream that is not an input.
     """
     frames: dict[Stream[Any], DataFrame] = {}
     for bound in sources:
@@ -90,9 +89,8 @@ def compile_native(
 def _refuse_state_besides(topology: Topology, result: DataFrame) -> None:
     """Refuse a query with a join and another stateful operator, because Spark judges lateness in one way for a whole query.
 
-    Raises
-    ------
-    TopologyError: there is one; the text names the elements that should be split into two queries.
+    Raises:
+        TopologyError: there is one; the text names the elements that should be split into two queries.
     """
     plan = result._jdf.queryExecution().analyzed()
     if sum(_has_state(node) for node in nodes(plan)) > 1:
@@ -146,9 +144,8 @@ def _order(topology: Topology, known: dict[int, str], found: list[int]) -> list[
 def conform(element: str, output: Any, stream: Stream[Any]) -> DataFrame:
     """Return an element's output with exactly the columns of its stream, cast to their types.
 
-    Raises
-    ------
-    EmissionError: the output is no DataFrame, lacks a column, or has one that cannot be cast.
+    Raises:
+        EmissionError: the output is no DataFrame, lacks a column, or has one that cannot be cast.
     """
     if not isinstance(output, DataFrame):
         raise EmissionError(f"{element} returned {type(output).__name__}; the query dialect returns a DataFrame.")
@@ -178,10 +175,9 @@ class NativeWriter:
     def write(self, frame: DataFrame, counted: list[Tally]) -> list[Tally]:
         """Write a micro-batch to every sink, and return the tallies of what was read and written.
 
-        Parameters
-        ----------
-        frame: the batch, as a static DataFrame.
-        counted: the tallies of the events that it reads.
+        Args:
+            frame: the batch, as a static DataFrame.
+            counted: the tallies of the events that it reads.
         """
         stream = self._stream
         leaving = self._topology.sinks_of(stream)

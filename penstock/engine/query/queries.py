@@ -134,9 +134,8 @@ def _reduced(element: str, reducer: Reducer[Any], columns: Mapping[str, Column],
 def _asked(element: str, ask: Callable[[], Any]) -> Any:
     """Call a user's function on columns, and return its result.
 
-    Raises
-    ------
-    EmissionError: the function does not work on columns.
+    Raises:
+        EmissionError: the function does not work on columns.
     """
     try:
         return ask()

@@ -21,9 +21,8 @@ from penstock.runtime.wiring import Wiring, WiringReference
 def time_mode_of(wiring: Wiring, hop: int) -> str:
     """Return Spark's time mode of a hop, which says which clock its timers follow.
 
-    Raises
-    ------
-    TopologyError: the hop's elements need both clocks, which Spark cannot give to one operator.
+    Raises:
+        TopologyError: the hop's elements need both clocks, which Spark cannot give to one operator.
     """
     processing: list[str] = []
     event: list[str] = []

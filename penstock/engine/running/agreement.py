@@ -26,14 +26,13 @@ def agree(
     After a crash, the checkpoint may have planned one batch more than the ledger has committed, and may lack the entry that
     completes the ledger's last batch.
 
-    Parameters
-    ----------
-    held: keeps other drivers from taking the run over, and raises if one has.
-    sources: the number of the query's sources. stateful: whether the query is known to keep state.
+    Args:
+        held: keeps other drivers from taking the run over, and raises if one has.
+        sources: the number of the query's sources.
+        stateful: whether the query is known to keep state.
 
-    Raises
-    ------
-    IncompatibleStateError: one was rolled back, or the checkpoint lacks a part; the text says which.
+    Raises:
+        IncompatibleStateError: one was rolled back, or the checkpoint lacks a part; the text says which.
     """
     planned, completed = batches(checkpoint, "offsets"), batches(checkpoint, "commits")
     done = -1 if ledger.last is None else ledger.last
@@ -76,14 +75,12 @@ def agree(
 def keeps(group: str, owed: Mapping[str, int], since: Mapping[str, int], sinks: Iterable[BoundSink]) -> None:
     """Check that all sinks still hold the batches that a group has delivered to them.
 
-    Parameters
-    ----------
-    owed: by label of a sink, the last batch that it must hold.
-    since: by name of a sink that has another place than before, the last batch that went to the former place.
+    Args:
+        owed: by label of a sink, the last batch that it must hold.
+        since: by name of a sink that has another place than before, the last batch that went to the former place.
 
-    Raises
-    ------
-    IncompatibleStateError: a sink lacks batches; the text names the sink.
+    Raises:
+        IncompatibleStateError: a sink lacks batches; the text names the sink.
     """
     for sink in sinks:
         last = owed.get(sink.files.label, -1)

@@ -46,9 +46,8 @@ from penstock.storage.place import path_of
 class BoundGroup:
     """A group with its part of the topology, and with the sources and sinks of its query.
 
-    Parameters
-    ----------
-    order: the sources' names in Spark's order; a source that the query reads twice occurs twice.
+    Args:
+        order: the sources' names in Spark's order; a source that the query reads twice occurs twice.
     """
 
     group: Group
@@ -89,9 +88,8 @@ class BoundGroup:
     def positions(self, back: int = 0) -> list[tuple[BoundSource, Position]]:
         """Return each source with the position up to which committed batches have read it.
 
-        Parameters
-        ----------
-        back: how many batches to go back from the last one.
+        Args:
+            back: how many batches to go back from the last one.
         """
         last = self.ledger.last
         batch = None if last is None or last < back else last - back
@@ -119,13 +117,11 @@ AS_THEY_ARE = (
 class Binding:
     """An application bound to its sources, its sinks and its recording.
 
-    Parameters
-    ----------
-    mode: how the application runs; it cannot change between the starts of a run.
+    Args:
+        mode: how the application runs; it cannot change between the starts of a run.
 
-    Raises
-    ------
-    PenstockError: a source or sink cannot be bound, or another process is running the run.
+    Raises:
+        PenstockError: a source or sink cannot be bound, or another process is running the run.
     """
 
     def __init__(self, app: App, options: RunOptions, application: AppReference, mode: Mode = "micro-batches") -> None:
@@ -184,9 +180,8 @@ class Binding:
     def groups_of(self, layout: Layout) -> list[Group]:
         """Return the groups of a layout, each after those that feed it.
 
-        Raises
-        ------
-        ConfigurationError, TopologyError: such groups are not possible.
+        Raises:
+            ConfigurationError, TopologyError: such groups are not possible.
         """
         groups = group_elements(self.topology, layout.grouping)
         return [replace(group, name=layout.full_name(group.name)) for group in groups]
@@ -211,9 +206,8 @@ class Binding:
     def claim(self) -> bool:
         """Begin or resume the recording, and claim the place of every sink for this run. Returns whether the run is resumed.
 
-        Raises
-        ------
-        PenstockError: the earlier recording, or a sink's content, does not fit this run.
+        Raises:
+            PenstockError: the earlier recording, or a sink's content, does not fit this run.
         """
         recording, options = self.recording, self.options
         sinks = (*self.sinks.values(), self.letters)
@@ -234,9 +228,8 @@ class Binding:
     def check_hops(self, groups: Sequence[BoundGroup]) -> None:
         """Check that the code can read the events that groups have handed on and not read yet.
 
-        Raises
-        ------
-        IncompatibleStateError: a stream between groups has another type of event now, and has events that are not read yet.
+        Raises:
+            IncompatibleStateError: a stream between groups has another type of event now, and has events that are not read yet.
         """
         handed: dict[str, Any] = self.recording.manifest.handed
         before = dict(handed)
@@ -259,9 +252,8 @@ class Binding:
     def check_sinks(self, groups: Sequence[BoundGroup]) -> None:
         """Check that all sinks still hold the batches delivered to them, by the present groups and those before a move.
 
-        Raises
-        ------
-        IncompatibleStateError: a sink was removed, replaced or rolled back.
+        Raises:
+            IncompatibleStateError: a sink was removed, replaced or rolled back.
         """
         first, directory = self.layout.first, str(self.recording.directory)
         owed = {group.group.name: {sink.files.label: group.ledger.owed(sink) for sink in group.sinks} for group in groups}

@@ -14,9 +14,9 @@ from penstock.storage import durable, journal
 def discard(directory: Path, here: Path, runs: list[str]) -> None:
     """Remove the files that earlier starts of a run have written, and no others. The manifest stays: it notes this removal.
 
-    Parameters
-    ----------
-    here: the directory of the files that only this machine needs; see `Recording`. runs: the identifiers of earlier runs.
+    Args:
+        here: the directory of the files that only this machine needs; see `Recording`.
+        runs: the identifiers of earlier runs.
     """
     for name in durable.names(directory):
         path = directory / name

@@ -26,10 +26,9 @@ FOREVER_MS = FOREVER // 1000
 class Ending:
     """Ends a run's groups one after the other, because each feeds those after it.
 
-    Parameters
-    ----------
-    groups: all groups, in their order.
-    end: stops the query of the group at an index, plans its last micro-batch, and starts it again.
+    Args:
+        groups: all groups, in their order.
+        end: stops the query of the group at an index, plans its last micro-batch, and starts it again.
     """
 
     def __init__(self, groups: Sequence[BoundGroup], end: Callable[[int], None]) -> None:
@@ -64,9 +63,8 @@ def _has_watermark(checkpoint: Path) -> bool:
 def plan_last(checkpoint: Path) -> None:
     """Plan the last micro-batch of a query that is stopped and has completed all micro-batches before.
 
-    Raises
-    ------
-    RunLockedError: another driver has planned it, or another one in its place.
+    Raises:
+        RunLockedError: another driver has planned it, or another one in its place.
     """
     number, metadata, version_and_offsets = _last_planned(checkpoint)
     metadata |= {"batchWatermarkMs": FOREVER_MS, "batchTimestampMs": time.time_ns() // 1_000_000}

@@ -82,14 +82,12 @@ def run(
 ) -> RunResult:
     """Run an application on Spark until it is idle, its time is up, or it is interrupted.
 
-    Parameters
-    ----------
-    application: how workers reach the application; found among the imported modules unless given.
-    steering: watches the run, and may change its settings while it runs.
+    Args:
+        application: how workers reach the application; found among the imported modules unless given.
+        steering: watches the run, and may change its settings while it runs.
 
-    Raises
-    ------
-    PenstockError: one of its subclasses; the text says what was wrong and how to mend it.
+    Raises:
+        PenstockError: one of its subclasses; the text says what was wrong and how to mend it.
     """
     options = options or RunOptions(until_idle=True)
     binding = Binding(app, options, application or reference(app))
@@ -105,9 +103,9 @@ def run(
 def rescale(app: App, options: RunOptions, *, application: AppReference | None = None) -> RunResult:
     """Move a stopped run to other partitions or groups. Only micro-batches that were begun are finished; no more input is read.
 
-    Raises
-    ------
-    ConfigurationError: the run has that layout already, or was never started. PenstockError: it cannot be moved.
+    Raises:
+        ConfigurationError: the run has that layout already, or was never started.
+        PenstockError: it cannot be moved.
     """
     binding = Binding(app, options, application or reference(app))
     live = Live(quiet=options.quiet)
@@ -133,9 +131,8 @@ class _Mover(MicroBatches):
 def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = None) -> RunResult:
     """Run a bound application in the given way, and write its report.
 
-    Raises
-    ------
-    PenstockError: the failure that has stopped the run.
+    Raises:
+        PenstockError: the failure that has stopped the run.
     """
     options, recording = binding.options, binding.recording
     watch = Watch(duration=options.duration, until_idle=bool(options.until_idle), log=str(recording.log.name))
@@ -172,9 +169,8 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
 def _refuse_unfit(binding: Binding) -> None:
     """Check that the session, Spark and Java fit this run, before any file of an earlier run is changed.
 
-    Raises
-    ------
-    ConfigurationError, JavaNotFoundError: one does not.
+    Raises:
+        ConfigurationError, JavaNotFoundError: one does not.
     """
     options = binding.options
     if options.spark is None:

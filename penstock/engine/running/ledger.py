@@ -24,13 +24,12 @@ from penstock.storage.place import is_local, path_of
 class Ledger:
     """The committed batches of one group.
 
-    Parameters
-    ----------
-    path: its journal, with one JSON record a line.
-    group: the group's name.
-    sinks: the sinks to which the batches' files are delivered.
-    first: the number of the first batch at the sinks, which follows those of the groups that this one continues.
-    keep: how many of the newest batches have a record each; older ones are replaced by one record, their sum.
+    Args:
+        path: its journal, with one JSON record a line.
+        group: the group's name.
+        sinks: the sinks to which the batches' files are delivered.
+        first: the number of the first batch at the sinks, which follows those of the groups that this one continues.
+        keep: how many of the newest batches have a record each; older ones are replaced by one record, their sum.
     """
 
     def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink], first: int = 0, keep: int = RETAIN) -> None:
@@ -57,10 +56,10 @@ class Ledger:
     def commit(self, record: BatchRecord) -> bool:
         """Commit a batch; the caller delivers it then. Returns False, and discards its files, if it was committed before.
 
-        Raises
-        ------
-        RunLockedError: another driver has taken the run over. RunFailedError: the checkpoint was rolled back.
-        SinkError: the driver does not see a staged file.
+        Raises:
+            RunLockedError: another driver has taken the run over.
+            RunFailedError: the checkpoint was rolled back.
+            SinkError: the driver does not see a staged file.
         """
         if self.last is not None and record.batch <= self.last:
             if record.batch == self.last and record.offsets != (self.last_offsets or record.offsets):
@@ -95,9 +94,8 @@ class Ledger:
     def deliver(self, record: BatchRecord, *, again: bool = False) -> None:
         """Deliver the staged files of a batch that was just committed, or, ``again``, what is left of them after a restart.
 
-        Raises
-        ------
-        SinkError: a sink refuses them; the next start delivers them.
+        Raises:
+            SinkError: a sink refuses them; the next start delivers them.
         """
         self.delivered = {}
         for sink in self._sinks:
@@ -147,9 +145,8 @@ def _moved(file: StagedFile, sink: SinkFiles) -> StagedFile:
 def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
     """Return a staged file of an earlier start with its path below the sink's present directory.
 
-    Raises
-    ------
-    SinkError: the file is elsewhere, or in another format than the sink now has.
+    Raises:
+        SinkError: the file is elsewhere, or in another format than the sink now has.
     """
     moved = _moved(file, sink)
     present_path = path_of(moved.staged)

@@ -146,9 +146,8 @@ class MicroBatches:
     def _where_wanted(self, spark: SparkSession, watch: Watch) -> list[BoundGroup]:
         """Move the run if its layout is not the wanted one, and return all groups, opened.
 
-        Raises
-        ------
-        PenstockError: the move failed; the run keeps its layout.
+        Raises:
+            PenstockError: the move failed; the run keeps its layout.
         """
         if self._move is not None:
             try:
@@ -210,9 +209,8 @@ class MicroBatches:
     def _settle(self, spark: SparkSession, watch: Watch) -> None:
         """Finish the planned micro-batches, and read all events that groups have handed on to each other.
 
-        Raises
-        ------
-        PenstockError: a query failed.
+        Raises:
+            PenstockError: a query failed.
         """
         groups = self._open()
         self._count(groups)

@@ -56,9 +56,8 @@ LONGEST = 100_000
 def run_real_time(app: App, options: RunOptions, *, application: AppReference | None = None) -> RunResult:
     """Run an application of query-dialect elements in real-time mode, until its time is up or it is interrupted.
 
-    Raises
-    ------
-    ConfigurationError: real-time mode does not support an element, source or sink, or there are too few cores.
+    Raises:
+        ConfigurationError: real-time mode does not support an element, source or sink, or there are too few cores.
     """
     refuse_in_real_time(app.topology())
     if options.checkpoint_every < LEAST_S:
@@ -93,9 +92,8 @@ class RealTimeResult(RunResult):
     def output(self, sink: str) -> list[Any]:
         """Not available: messages of a run in real time do not contain which run sent them.
 
-        Raises
-        ------
-        ConfigurationError: always; the text names the topic to read.
+        Raises:
+            ConfigurationError: always; the text names the topic to read.
         """
         raise ConfigurationError(
             f"Sink {sink} is {self._sinks[sink].uri}, and messages that are sent in real time do not say which run sent "
@@ -176,9 +174,9 @@ class RealTime:
     def _begin(self) -> None:
         """Record at the first start where the run begins to read, so that all its queries begin there, whenever each does.
 
-        Raises
-        ------
-        ConfigurationError: the run was begun with other sinks. SourceError: messages that it has not read are deleted.
+        Raises:
+            ConfigurationError: the run was begun with other sinks.
+            SourceError: messages that it has not read are deleted.
         """
         recording, sinks = self._recording, {sink.name: self._binding.sinks[sink.name].uri for sink in self._topology.sinks}
         before = recording.manifest.places
@@ -407,9 +405,8 @@ class RealTime:
 def _refuse_old() -> None:
     """Check that the installed Spark has a real-time mode.
 
-    Raises
-    ------
-    ConfigurationError: it has none; the text names a version that has.
+    Raises:
+        ConfigurationError: it has none; the text names a version that has.
     """
     if not installed().real_time:
         raise ConfigurationError(

@@ -44,16 +44,14 @@ Inspect = Callable[[str, list[str], Collection[str]], None]
 class Recording:
     """The directory ``runs/NAME``; the how-to on recordings describes each file.
 
-    Parameters
-    ----------
-    retain: how many progress reports are kept one by one.
-    take_over: whether to fence off a process on this machine that is running the run, instead of giving up.
+    Args:
+        retain: how many progress reports are kept one by one.
+        take_over: whether to fence off a process on this machine that is running the run, instead of giving up.
 
-    Raises
-    ------
-    SinkError: the directory cannot be made.
-    ConfigurationError: the directory holds other files than those of a run.
-    RunLockedError: another process, or a child that it has left, is running this run.
+    Raises:
+        SinkError: the directory cannot be made.
+        ConfigurationError: the directory holds other files than those of a run.
+        RunLockedError: another process, or a child that it has left, is running this run.
     """
 
     def __init__(self, directory: Path, retain: int = RETAIN, *, take_over: bool = False) -> None:
@@ -124,16 +122,14 @@ class Recording:
     def prepare(self, manifest: Manifest, *, fresh: bool, inspect: Inspect) -> bool:
         """Begin a run, or resume it; returns whether it is resumed.
 
-        Parameters
-        ----------
-        manifest: the properties of this start that must not change: topology, state, sources, parameters, groups.
-        fresh: discard the earlier run.
-        inspect: may refuse the start by raising, before anything is changed.
+        Args:
+            manifest: the properties of this start that must not change: topology, state, sources, parameters, groups.
+            fresh: discard the earlier run.
+            inspect: may refuse the start by raising, before anything is changed.
 
-        Raises
-        ------
-        IncompatibleStateError, ConfigurationError: the earlier run does not fit; nothing was changed.
-        RunLockedError: another driver has begun the run at the same time.
+        Raises:
+            IncompatibleStateError, ConfigurationError: the earlier run does not fit; nothing was changed.
+            RunLockedError: another driver has begun the run at the same time.
         """
         manifest_before = self._manifest_now()
         earlier, stored = head_of(self.directory), None if fresh else self.stored()
@@ -192,9 +188,8 @@ class Recording:
     def fix_order(self, group: str, sources: list[str]) -> None:
         """Record the order in which a group's query reads its sources, by which Spark's checkpoint identifies them.
 
-        Raises
-        ------
-        IncompatibleStateError: an earlier start has read them in another order.
+        Raises:
+            IncompatibleStateError: an earlier start has read them in another order.
         """
         orders, self.manifest.spark = self.manifest.orders, installed().version
         if orders.setdefault(group, sources) != sources:
@@ -208,10 +203,9 @@ class Recording:
     def places_of(self, sinks: Mapping[str, str], committed: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Record the places of sinks. Returns, by sink and group, the last batch that went to the sink's former place.
 
-        Parameters
-        ----------
-        sinks: the present place of each sink, by name.
-        committed: the last committed batch of each group, in the sinks' numbering.
+        Args:
+            sinks: the present place of each sink, by name.
+            committed: the last committed batch of each group, in the sinks' numbering.
         """
         places, before = self.manifest.places, dict(self.manifest.places)
         for name, place in sinks.items():
@@ -243,9 +237,8 @@ class Recording:
     def held(self) -> Iterator[None]:
         """Within the block, no other driver of this machine takes the run over: it waits, even for one that is paused there.
 
-        Raises
-        ------
-        RunLockedError: another driver has taken the run over.
+        Raises:
+            RunLockedError: another driver has taken the run over.
         """
         if is_local(self.directory) and not self.directory.exists():
             raise RunLockedError(
@@ -263,9 +256,8 @@ class Recording:
     def refuse_taken_over(self) -> None:
         """Check that no other driver has taken the run over. This fences the files besides the ledger, which fences itself.
 
-        Raises
-        ------
-        RunLockedError: another driver has taken the run over.
+        Raises:
+            RunLockedError: another driver has taken the run over.
         """
         stored = stored_manifest(self.directory)
         now = None if stored is None else stored.driver
@@ -295,9 +287,9 @@ class Recording:
     def write_report(self, report: Report, copy: Path | None) -> None:
         """Write ``report.json``, and a copy to another file if one is requested.
 
-        Raises
-        ------
-        RunLockedError: another driver has taken the run over. SinkError: the copy cannot be written.
+        Raises:
+            RunLockedError: another driver has taken the run over.
+            SinkError: the copy cannot be written.
         """
         report.ended = self.ended
         with self.held():

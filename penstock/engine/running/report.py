@@ -28,10 +28,9 @@ def report_of(
 ) -> Report:
     """Make the report of a run; every figure in it is measured.
 
-    Parameters
-    ----------
-    refused: number of results that sinks refused at delivery, which are dead letters, too.
-    handed_on: the places at which groups read what others have handed on, by name.
+    Args:
+        refused: number of results that sinks refused at delivery, which are dead letters, too.
+        handed_on: the places at which groups read what others have handed on, by name.
 
     ``lost`` and ``duplicated`` are sums over places, at both ends of which events are counted: the events that a source says
     were read against those decoded, the events sent to an element against those that arrived, and so on; see

@@ -54,13 +54,12 @@ def refuse_copied(directory: Path, earlier: Head) -> None:
 def refuse_other(directory: Path, stored: Manifest, present: Manifest) -> None:
     """Refuse to resume a run with what does not fit it: its mode, sources, parameters, groups, state, place, version of Spark.
 
-    Parameters
-    ----------
-    stored: of the run. present: of this start.
+    Args:
+        stored: of the run.
+        present: of this start.
 
-    Raises
-    ------
-    IncompatibleStateError, ConfigurationError: something does not fit; the text says what, and what is allowed.
+    Raises:
+        IncompatibleStateError, ConfigurationError: something does not fit; the text says what, and what is allowed.
     """
     # Once the input has ended, a start can only write the report, if an earlier one was killed before it did.
     report = report_of_run(directory)

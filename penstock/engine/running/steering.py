@@ -12,11 +12,10 @@ from penstock.runs.batches import BatchRecord
 class Change(NamedTuple):
     """Other settings for a run.
 
-    Parameters
-    ----------
-    trigger: seconds between the starts of micro-batches.
-    why: the reason, as a sentence for the person who watches the run.
-    sources: new URIs, by name, of the sources that get another gate; if there are any, the queries are restarted.
+    Args:
+        trigger: seconds between the starts of micro-batches.
+        why: the reason, as a sentence for the person who watches the run.
+        sources: new URIs, by name, of the sources that get another gate; if there are any, the queries are restarted.
     """
 
     trigger: float

@@ -53,10 +53,9 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
 class Watch:
     """Waits for the end of a run, and keeps the failure that ended it.
 
-    Parameters
-    ----------
-    duration: seconds after which to stop, or None.
-    log: the name of the log with the details of a failure, for the error's text.
+    Args:
+        duration: seconds after which to stop, or None.
+        log: the name of the log with the details of a failure, for the error's text.
     """
 
     def __init__(self, *, duration: float | None, until_idle: bool, log: str) -> None:
@@ -97,11 +96,11 @@ class Watch:
     ) -> None:
         """Wait for the end of the run.
 
-        Parameters
-        ----------
-        has_ended: called when all queries have been idle for `IDLE_S`; returns False if that caused more work.
-        again: restarts a query that failed because a part of the cluster was lost; returns False if it gives up.
-        show: called every `POLL_S`. note: called at the beginning, and every `NOTED_EVERY_S`.
+        Args:
+            has_ended: called when all queries have been idle for `IDLE_S`; returns False if that caused more work.
+            again: restarts a query that failed because a part of the cluster was lost; returns False if it gives up.
+            show: called every `POLL_S`.
+            note: called at the beginning, and every `NOTED_EVERY_S`.
         """
         began = noted = time.monotonic()
         note()

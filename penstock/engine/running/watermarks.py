@@ -12,9 +12,8 @@ from penstock.runtime.tally import SourceTally
 class Watermarks:
     """The event times that a group's sources have reached, and when each gave its last event.
 
-    Parameters
-    ----------
-    sources: the group's sources; those without an event time are ignored.
+    Args:
+        sources: the group's sources; those without an event time are ignored.
     """
 
     def __init__(self, sources: Iterable[Source[Any]]) -> None:

@@ -35,9 +35,9 @@ ROOM = 2 << 30
 def sharing(java: Path, given: str) -> str:
     """Return the JVM options to use the archive, or to write one if there is none; empty if neither is possible.
 
-    Parameters
-    ----------
-    java: the home of Java. given: the other options of the JVM.
+    Args:
+        java: the home of Java.
+        given: the other options of the JVM.
     """
     if any(option in given for option in OWN):
         return ""

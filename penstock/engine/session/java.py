@@ -17,9 +17,8 @@ SUPPORTED = (17, 21)
 def java_home() -> Path:
     """Return the home of a Java that Spark supports: from JAVA_HOME, from PATH, or from the system's usual directories.
 
-    Raises
-    ------
-    JavaNotFoundError: there is none; the text says what to install.
+    Raises:
+        JavaNotFoundError: there is none; the text says what to install.
     """
     configured = os.environ.get("JAVA_HOME")
     if configured and not (Path(configured) / "bin" / "java").exists():

@@ -39,9 +39,8 @@ ATTEMPTS = 2
 def jars_of(wanted: Iterable[Jars]) -> list[Path]:
     """Return the files of artifacts without those that Spark has. They are fetched from Maven Central on first use.
 
-    Raises
-    ------
-    JarNotFoundError: an artifact cannot be fetched.
+    Raises:
+        JarNotFoundError: an artifact cannot be fetched.
     """
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
     files = [file for jars in dict.fromkeys(wanted) for file in sorted(fetch(jars).glob("*.jar"))]
@@ -51,9 +50,9 @@ def jars_of(wanted: Iterable[Jars]) -> list[Path]:
 def refuse_lacking(spark: SparkSession, wanted: Iterable[Jars]) -> None:
     """Check that a session which a user has started has the jars that a run needs, as none can be added to it.
 
-    Raises
-    ------
-    ConfigurationError: it lacks some; the text names the files. JarNotFoundError: they cannot be fetched.
+    Raises:
+        ConfigurationError: it lacks some; the text names the files.
+        JarNotFoundError: they cannot be fetched.
     """
     loader = spark._jsparkSession.sharedState().jarClassLoader()  # which also has jars that were added later
     lacking = [jars for jars in dict.fromkeys(wanted) if jars.provides and not _loads(loader, jars.provides)]
@@ -76,9 +75,8 @@ def _loads(loader: Any, name: str) -> bool:
 def fetch(jars: Jars) -> Path:
     """Return the directory with an artifact and its dependencies: of a version that is there, or else of the first preferred.
 
-    Raises
-    ------
-    JarNotFoundError: none of its versions can be fetched.
+    Raises:
+        JarNotFoundError: none of its versions can be fetched.
     """
     artifacts = list(_artifacts(jars))
     present = [artifact for artifact in artifacts if artifact.directory.exists()]  # looking for newer ones would take time
@@ -117,9 +115,8 @@ class _Artifact:
     def fetch(self) -> Path:
         """Return the directory with its files, and fetch them if it does not exist.
 
-        Raises
-        ------
-        JarNotFoundError: they cannot be fetched.
+        Raises:
+            JarNotFoundError: they cannot be fetched.
         """
         target, cache = self.directory, self.directory.parent
         if target.exists():

@@ -33,9 +33,9 @@ BY_ITSELF = 1 << 20
 def collector(master: str, heap: str, given: str) -> str:
     """Return the JVM option for the garbage collector; empty where Java, or the user, chooses it.
 
-    Parameters
-    ----------
-    heap: ``spark.driver.memory``. given: the user's options for the JVM, besides those that its launcher finds by itself.
+    Args:
+        heap: ``spark.driver.memory``.
+        given: the user's options for the JVM, besides those that its launcher finds by itself.
     """
     cores = re.fullmatch(r"local(?:\[(\d+|\*)(?:, *\d+)?\])?", master)
     if cores is None or CHOSEN.search(f"{given} {_found_by_launcher()}"):

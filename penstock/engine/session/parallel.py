@@ -18,9 +18,8 @@ def spark_map(
 
     The executors need Penstock in their Python environment.
 
-    Raises
-    ------
-    ClusterError: the master cannot be reached.
+    Raises:
+        ClusterError: the master cannot be reached.
     """
     with tempfile.TemporaryDirectory() as scratch, (Path(scratch) / "spark.log").open("wb") as log:
         spark = start_session(name, master, log, {})

@@ -96,16 +96,15 @@ def start_session(
 ) -> SparkSession:
     """Start a Spark session. Its output, and that of its workers, goes to a log file.
 
-    Parameters
-    ----------
-    log: an open file; the JVM and its workers inherit it, so a lock on it is held until they have ended.
-    archives: packed Python environments for the executors.
-    jars: the jars that Spark needs besides its own.
+    Args:
+        log: an open file; the JVM and its workers inherit it, so a lock on it is held until they have ended.
+        archives: packed Python environments for the executors.
+        jars: the jars that Spark needs besides its own.
 
-    Raises
-    ------
-    JavaNotFoundError: there is no Java that Spark supports.
-    ClusterError: the master cannot be reached. ConfigurationError: Spark's Java part has another version than PySpark.
+    Raises:
+        JavaNotFoundError: there is no Java that Spark supports.
+        ClusterError: the master cannot be reached.
+        ConfigurationError: Spark's Java part has another version than PySpark.
     """
     _check_master(master)
     java = java_home()
@@ -201,9 +200,8 @@ def _as_property(path: Path) -> str:
 def _check_master(master: str) -> None:
     """Check the address of a master, which Spark itself would try for a minute.
 
-    Raises
-    ------
-    ClusterError: the address has no form that Spark knows, or nothing listens there.
+    Raises:
+        ClusterError: the address has no form that Spark knows, or nothing listens there.
     """
     if re.fullmatch(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[.*\]|yarn|k8s://.+", master):
         return
@@ -226,9 +224,8 @@ def _check_master(master: str) -> None:
 def settle(spark: SparkSession, partitions: int | None) -> int:
     """Set a session's number of shuffle partitions, and return it.
 
-    Parameters
-    ----------
-    partitions: the number, or None for the cluster's parallelism.
+    Args:
+        partitions: the number, or None for the cluster's parallelism.
     """
     chosen = partitions or spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(chosen))
@@ -250,9 +247,8 @@ def write_on_disk(spark: SparkSession) -> None:
 def refuse_session(spark: object) -> None:
     """Check that a run can use a session that a user has started.
 
-    Raises
-    ------
-    ConfigurationError: the session has another version than PySpark, or is one of Spark Connect.
+    Raises:
+        ConfigurationError: the session has another version than PySpark, or is one of Spark Connect.
     """
     if not isinstance(spark, SparkSession):
         raise ConfigurationError(
@@ -296,9 +292,8 @@ def having(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None:
     """Send an application's directory of Python files, and penstock itself, to the executors.
 
-    Parameters
-    ----------
-    keep: whether to keep archives of earlier runs in this session, which Spark serves as long as the session lives.
+    Args:
+        keep: whether to keep archives of earlier runs in this session, which Spark serves as long as the session lives.
     """
     source = Path(sys.modules[module].__file__ or "").parent
     packages = [

@@ -71,9 +71,8 @@ class Spark:
 def installed() -> Spark:
     """Return the installed version of Spark.
 
-    Raises
-    ------
-    ConfigurationError: Penstock does not support this version.
+    Raises:
+        ConfigurationError: Penstock does not support this version.
     """
     import pyspark  # imported here, so that without PySpark the error names the extra to install
 
@@ -91,13 +90,11 @@ def installed() -> Spark:
 def refuse_others(java: str) -> None:
     """Check that Spark's Java part has the same minor version as PySpark.
 
-    Parameters
-    ----------
-    java: the version of the Java part.
+    Args:
+        java: the version of the Java part.
 
-    Raises
-    ------
-    ConfigurationError: it has another version.
+    Raises:
+        ConfigurationError: it has another version.
     """
     if Spark(java).minor != installed().minor:
         home = os.environ.get("SPARK_HOME")
@@ -112,9 +109,8 @@ def refuse_others(java: str) -> None:
 def refuse_other_home() -> None:
     """Check that the Spark in ``SPARK_HOME`` has PySpark's minor version, before anything is started.
 
-    Raises
-    ------
-    ConfigurationError: it has another version.
+    Raises:
+        ConfigurationError: it has another version.
     """
     home = os.environ.get("SPARK_HOME")
     for jar in Path(home, "jars").glob("spark-core_*.jar") if home else ():

@@ -21,11 +21,10 @@ Bools = NDArray[np.bool_]
 class WindowCell(NamedTuple):
     """A cell: a window of an instance.
 
-    Parameters
-    ----------
-    instance: the number of the instance.
-    start, end: the bounds of the window after the cell's events were added, in microseconds.
-    known: the start of the existing window that takes the events; None where the window is new.
+    Args:
+        instance: the number of the instance.
+        start, end: the bounds of the window after the cell's events were added, in microseconds.
+        known: the start of the existing window that takes the events; None where the window is new.
     """
 
     instance: int
@@ -37,11 +36,10 @@ class WindowCell(NamedTuple):
 class Cells(NamedTuple):
     """The events that are handled at once, and the cell of each.
 
-    Parameters
-    ----------
-    rows: the rows of these events, repeated for each cell of an event; all other events must be handled one by one.
-    at: for each of the rows, the index of its cell in ``places``.
-    late_in_part: how many of these events come too late for some of their windows.
+    Args:
+        rows: the rows of these events, repeated for each cell of an event; all other events must be handled one by one.
+        at: for each of the rows, the index of its cell in ``places``.
+        late_in_part: how many of these events come too late for some of their windows.
     """
 
     rows: Ints

@@ -44,9 +44,9 @@ class Together:
     def take(self, events: Sequence[Any], numbers: Ints, instances: Sequence[Instance[Any]], times: Ints) -> NDArray[np.bool_]:
         """Apply events where possible; returns a mask of the events applied. The others must be applied one by one.
 
-        Parameters
-        ----------
-        numbers: for each event, its instance's index. times: the source's times in microseconds, ignored if windows use others.
+        Args:
+            numbers: for each event, its instance's index.
+            times: the source's times in microseconds, ignored if windows use others.
         """
         taken = np.zeros(len(events), bool)
         if len(events) < FEW:

@@ -19,11 +19,11 @@ LETTERS = "dead letters"
 class Disagreement:
     """A difference between two runs.
 
-    Parameters
-    ----------
-    element: the first element in topological order that differs; its input is equal in both runs.
-    place: the stream that differs, or the dead letters. rounding: whether only the last digits of floats differ.
-    late: whether the numbers of late events differ.
+    Args:
+        element: the first element in topological order that differs; its input is equal in both runs.
+        place: the stream that differs, or the dead letters.
+        rounding: whether only the last digits of floats differ.
+        late: whether the numbers of late events differ.
     """
 
     element: str
@@ -39,9 +39,8 @@ class Agreement:
     A row that an instance emits in ``on_batch`` is a momentary row: it shows the state at the end of a micro-batch. Runs with
     different micro-batches have different momentary rows, so only the last of each instance must agree.
 
-    Parameters
-    ----------
-    topology: the topology of the runs.
+    Args:
+        topology: the topology of the runs.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -68,9 +67,8 @@ class Agreement:
     def of(self, expected: Outcome, got: Outcome, *, same_batches: bool) -> Disagreement | None:
         """Find the first element in which two runs disagree; None where they agree at all sinks.
 
-        Parameters
-        ----------
-        same_batches: whether both runs have equal micro-batches; then momentary rows must agree, too.
+        Args:
+            same_batches: whether both runs have equal micro-batches; then momentary rows must agree, too.
         """
         if expected.failed or got.failed:
             return self._of_failure(expected, got)

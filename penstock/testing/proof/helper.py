@@ -21,17 +21,16 @@ def prove(
 ) -> Proof:
     """Run an application in many ways that must give equal results, as ``penstock prove`` does; returns what was tried.
 
-    Parameters
-    ----------
-    app: the application. It must be a variable of a module, which the prover's worker processes load.
-    sample: events, or JSON as text or bytes, by source; for an application with one source, its events alone. By default events
-        are drawn from their types.
-    seed: the seed of random draws. runs, seconds: the number of runs, or the time, after which the prover stops.
+    Args:
+        app: the application. It must be a variable of a module, which the prover's worker processes load.
+        sample: events, or JSON as text or bytes, by source; for an application with one source, its events alone. By default
+            events are drawn from their types.
+        seed: the seed of random draws.
+        runs, seconds: the number of runs, or the time, after which the prover stops.
 
-    Raises
-    ------
-    AssertionError: two runs differ; names the difference, the cause and the line of code.
-    ConfigurationError: the application cannot be run over the sample.
+    Raises:
+        AssertionError: two runs differ; names the difference, the cause and the line of code.
+        ConfigurationError: the application cannot be run over the sample.
     """
     topology = app.topology()
     if sample is not None and not isinstance(sample, Mapping):

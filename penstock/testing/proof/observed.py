@@ -100,9 +100,8 @@ class _Attempt(Attempt):
 class ObservedDriver(TopologyDriver):
     """Runs a topology, and records the events of every stream.
 
-    Parameters
-    ----------
-    reread: whether state is encoded and decoded after each event.
+    Args:
+        reread: whether state is encoded and decoded after each event.
     """
 
     def __init__(self, app: App, *, partitions: int, reread: bool) -> None:
@@ -187,9 +186,8 @@ def _events_of(block: Block, element: Element, codec: Codec) -> list[Any]:
 class Calls:
     """Counts calls of the application's hooks, and raises `Killed` at one of them.
 
-    Parameters
-    ----------
-    hooks: the code objects of the hooks.
+    Args:
+        hooks: the code objects of the hooks.
     """
 
     def __init__(self, hooks: set[CodeType]) -> None:
@@ -200,9 +198,8 @@ class Calls:
     def counted(self, end: int | None) -> Iterator[None]:
         """Within the block, count from 0.
 
-        Parameters
-        ----------
-        end: the call at which `Killed` is raised; None for none.
+        Args:
+            end: the call at which `Killed` is raised; None for none.
         """
         self.count, self._end = 0, -1 if end is None else end
         before = sys.getprofile()

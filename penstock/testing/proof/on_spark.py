@@ -44,13 +44,11 @@ def repeat_on_spark(
 ) -> None:
     """Run the sample on Spark, and add differences that the runs in memory have not shown to a proof.
 
-    Parameters
-    ----------
-    parameters: the application's parameters, as on the command line.
+    Args:
+        parameters: the application's parameters, as on the command line.
 
-    Raises
-    ------
-    RunFailedError: a run has ended with an error.
+    Raises:
+        RunFailedError: a run has ended with an error.
     """
     agreement = Agreement(topology)
     for finding in proof.findings:

@@ -17,14 +17,16 @@ DIGITS = 9
 class Outcome(msgspec.Struct):
     """The outcome of a run.
 
-    Parameters
-    ----------
-    streams: emitted rows, by stream. moments: the momentary rows among these, emitted in ``on_batch``. last: the last momentary
-        row of each instance, by stream and instance.
-    letters: dead letters without their errors. errors: the first error of each place.
-    events: the number of events handled, by element. late: the number of late events, by element.
-    hooks: the number of calls of the application's code, by micro-batch.
-    failed: the error that has stopped the run; empty if none has.
+    Args:
+        streams: emitted rows, by stream.
+        moments: the momentary rows among these, emitted in ``on_batch``.
+        last: the last momentary row of each instance, by stream and instance.
+        letters: dead letters without their errors.
+        errors: the first error of each place.
+        events: the number of events handled, by element.
+        late: the number of late events, by element.
+        hooks: the number of calls of the application's code, by micro-batch.
+        failed: the error that has stopped the run; empty if none has.
     """
 
     streams: dict[str, Rows] = {}

@@ -28,10 +28,11 @@ MEANINGS: dict[Cause, str] = {
 class Example(msgspec.Struct):
     """The smallest input found on which two runs differ.
 
-    Parameters
-    ----------
-    events: JSON by source. schedule: how the second run was different, in words. place: the stream that differs, or the dead
-        letters. expected, got: the rows that only the first, or only the second, run has there.
+    Args:
+        events: JSON by source.
+        schedule: how the second run was different, in words.
+        place: the stream that differs, or the dead letters.
+        expected, got: the rows that only the first, or only the second, run has there.
     """
 
     events: dict[str, Rows]
@@ -44,9 +45,9 @@ class Example(msgspec.Struct):
 class Finding(msgspec.Struct):
     """A reason why results differ between runs.
 
-    Parameters
-    ----------
-    element: the element at fault. file, line: the line of the application's code at fault; None where it is not known.
+    Args:
+        element: the element at fault.
+        file, line: the line of the application's code at fault; None where it is not known.
     """
 
     cause: Cause
@@ -60,11 +61,11 @@ class Finding(msgspec.Struct):
 class Proof(msgspec.Struct):
     """The result of a prover. Without findings it only states what was tried.
 
-    Parameters
-    ----------
-    tried: the number of runs, by kind of trial. events: the number of events in the sample, by source.
-    drawn: whether the sample was drawn from the event types.
-    notes: facts that are no faults, but should be known.
+    Args:
+        tried: the number of runs, by kind of trial.
+        events: the number of events in the sample, by source.
+        drawn: whether the sample was drawn from the event types.
+        notes: facts that are no faults, but should be known.
     """
 
     application: str

@@ -32,10 +32,9 @@ Advance = Callable[[float, float, str], None]
 class Prover:
     """Proves one application over one sample.
 
-    Parameters
-    ----------
-    reference: tells worker processes how to load the application.
-    runs, seconds: the number of runs, or the time, after which it stops.
+    Args:
+        reference: tells worker processes how to load the application.
+        runs, seconds: the number of runs, or the time, after which it stops.
     """
 
     def __init__(
@@ -64,9 +63,8 @@ class Prover:
     def prove(self) -> Proof:
         """Run all trials, as far as the limits allow.
 
-        Raises
-        ------
-        ConfigurationError: the application cannot be run over the sample.
+        Raises:
+            ConfigurationError: the application cannot be run over the sample.
         """
         with ExitStack() as stack:
             stack.callback(self._close)
@@ -91,9 +89,8 @@ class Prover:
     def _refuse_sample(self) -> None:
         """Refuse a sample that proves nothing.
 
-        Raises
-        ------
-        ConfigurationError: none of a source's events can be decoded, or the application stops over one.
+        Raises:
+            ConfigurationError: none of a source's events can be decoded, or the application stops over one.
         """
         if self._expected.failed:
             raise ConfigurationError(

@@ -31,9 +31,8 @@ _encode = json_encoder().encode
 def given_sample(topology: Topology, given: Mapping[str, Any]) -> Sample:
     """Make a sample of events, or of JSON as text or bytes, given by source.
 
-    Raises
-    ------
-    ConfigurationError: a source is unknown or lacks its sample, or the sample is empty or too large.
+    Raises:
+        ConfigurationError: a source is unknown or lacks its sample, or the sample is empty or too large.
     """
     known = [source.name for source in topology.sources]
     for name in given:
@@ -60,9 +59,8 @@ def _as_json(event: Any) -> bytes:
 def sample_in(files: Mapping[str, Path], topology: Topology) -> Sample:
     """Read a sample from files: JSON Lines, or lines of text (``.txt``) for a source whose events have one text field.
 
-    Raises
-    ------
-    SourceError: a file cannot be read.
+    Raises:
+        SourceError: a file cannot be read.
     """
     read: dict[str, list[Any]] = {}
     for name, file in files.items():

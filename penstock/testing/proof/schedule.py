@@ -17,11 +17,10 @@ Place = tuple[str, int]
 class Kill(msgspec.Struct, frozen=True):
     """A failure within a micro-batch, which is then run again.
 
-    Parameters
-    ----------
-    batch: the number of the micro-batch.
-    hook: the call of the application's code, counted from 0, at which it fails; None to fail just before the commit.
-    anew: whether a new process runs it again; otherwise the old one does, as after a failed task.
+    Args:
+        batch: the number of the micro-batch.
+        hook: the call of the application's code, counted from 0, at which it fails; None to fail just before the commit.
+        anew: whether a new process runs it again; otherwise the old one does, as after a failed task.
     """
 
     batch: int
@@ -32,15 +31,15 @@ class Kill(msgspec.Struct, frozen=True):
 class Schedule(msgspec.Struct, frozen=True):
     """One way to run a sample.
 
-    Parameters
-    ----------
-    batches: the micro-batches, each with its events in order.
-    restarts: whether each micro-batch runs in a new process.
-    reread: whether state is encoded and decoded after each event.
-    again: whether the process has run the whole schedule once before.
-    shift_s: the offset of the machine's clock. jump_s: by how much the clock jumps ahead before each micro-batch.
-    frozen: whether the clock stands still.
-    counted: whether calls of the application's code are counted.
+    Args:
+        batches: the micro-batches, each with its events in order.
+        restarts: whether each micro-batch runs in a new process.
+        reread: whether state is encoded and decoded after each event.
+        again: whether the process has run the whole schedule once before.
+        shift_s: the offset of the machine's clock.
+        jump_s: by how much the clock jumps ahead before each micro-batch.
+        frozen: whether the clock stands still.
+        counted: whether calls of the application's code are counted.
     """
 
     batches: tuple[tuple[Place, ...], ...]

@@ -9,9 +9,8 @@ from penstock.testing.proof.schedule import Place
 def smallest(order: Sequence[Place], shows: Callable[[frozenset[Place]], bool], deadline: float) -> frozenset[Place]:
     """Leave out events, in ever smaller portions, while the rest still shows the fault; returns the rest.
 
-    Parameters
-    ----------
-    deadline: when to stop, by `time.monotonic`.
+    Args:
+        deadline: when to stop, by `time.monotonic`.
     """
     events, portions = list(order), 2
     while len(events) > 1 and time.monotonic() < deadline:

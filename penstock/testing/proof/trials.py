@@ -30,11 +30,12 @@ HOOKS, CUTS, ORDERS = 60, 20, 40
 class Trial(NamedTuple):
     """A schedule to be tried.
 
-    Parameters
-    ----------
-    kind: the aspect in which it differs, for the prover's counts. words: the difference in words, for an example.
-    suspected: the likely cause if results differ. worker: the index of the process that runs it.
-    against: the schedule to compare with; by default the plain one.
+    Args:
+        kind: the aspect in which it differs, for the prover's counts.
+        words: the difference in words, for an example.
+        suspected: the likely cause if results differ.
+        worker: the index of the process that runs it.
+        against: the schedule to compare with; by default the plain one.
     """
 
     kind: str
@@ -65,10 +66,10 @@ KINDS = (
 class Trials:
     """Yields the trials of one sample; those that can only have one cause come first, so that findings name the right cause.
 
-    Parameters
-    ----------
-    plain: the schedule to which others are compared. hooks: the number of calls of the application's code, by micro-batch.
-    belonging: for each event, the instances and rows it reaches first; see `World.belonging`.
+    Args:
+        plain: the schedule to which others are compared.
+        hooks: the number of calls of the application's code, by micro-batch.
+        belonging: for each event, the instances and rows it reaches first; see `World.belonging`.
     """
 
     def __init__(

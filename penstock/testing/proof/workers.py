@@ -23,9 +23,9 @@ PATIENCE_S = 60.0
 class Worker:
     """A process that runs the sample by schedules; its methods call those of its `World`.
 
-    Parameters
-    ----------
-    seed: its PYTHONHASHSEED. zone: its time zone; that of the machine unless given.
+    Args:
+        seed: its PYTHONHASHSEED.
+        zone: its time zone; that of the machine unless given.
     """
 
     def __init__(self, reference: AppReference, sample: Sample, seed: int, zone: str | None = None) -> None:

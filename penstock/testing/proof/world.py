@@ -41,9 +41,8 @@ class CodeFacts(msgspec.Struct):
 class World:
     """Runs a sample by schedules.
 
-    Parameters
-    ----------
-    reference: how to load the application.
+    Args:
+        reference: how to load the application.
     """
 
     def __init__(self, reference: AppReference, sample: Sample) -> None:
