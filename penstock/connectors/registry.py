@@ -159,7 +159,7 @@ def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> 
     owners: dict[str, str] = {}
     for sink in sinks:
         bound[sink.name] = bound_sink = _bind_sink(sink, uris.get(sink.name), SinkContext(absolute(output / sink.name)))
-        other = owners.setdefault(bound_sink.place, sink.name) if bound_sink.place else sink.name
+        other = owners.setdefault(bound_sink.spot, sink.name) if bound_sink.place else sink.name
         if other != sink.name:
             raise ConfigurationError(
                 f"The sinks {other} and {sink.name} both write to {bound_sink.place}: give each a place of its own."

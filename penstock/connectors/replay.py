@@ -18,6 +18,7 @@ from penstock.connectors.sequence import Sequence, SequenceSource, Slice
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
 from penstock.runtime.codec import Codec
+from penstock.storage.place import absolute
 
 
 class ReplayedSequence(Sequence):
@@ -66,7 +67,7 @@ class ReplayedSequence(Sequence):
 def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContext) -> SequenceSource:
     if "time" not in options:
         raise ConfigurationError(f"{uri}: name the column that holds the event's time, as replay:FILE?time=when.")
-    path = Path(uri.place).expanduser().absolute()
+    path = absolute(uri.place)
     sequence = ReplayedSequence(source, path, options["time"], options.get("speed", 1.0))
     whole = Uri(uri.scheme, str(path), uri.options)
     return SequenceSource(source, sequence, whole, options, context, name=str(uri))

@@ -68,6 +68,11 @@ class BoundSink(ABC):
             SinkError: the place belongs to another run, or holds rows that cannot be told from a discarded run's output.
         """
 
+    @property
+    def spot(self) -> str:
+        """The place by one name, however it is spelled, by which two sinks that share it are found."""
+        return self.place
+
     @abstractmethod
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """Make the place this run's.

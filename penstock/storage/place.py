@@ -64,9 +64,28 @@ def path_of(place: str | Path, *, patient: bool = True) -> Path:
 
 
 def absolute(place: str | Path) -> Path:
-    """Return a place as a path that does not depend on the process's working directory."""
+    """Return a place as a path that does not depend on the process's working directory, and that Spark takes for the same.
+
+    Spark removes ``..`` without following links, and takes what follows ``//`` for the name of a host.
+
+    Raises:
+        ConfigurationError: as `path_of`; or ``~`` stands for the home of a user that does not exist.
+    """
     path = path_of(place)
-    return path.expanduser().absolute() if is_local(path) else path
+    if not is_local(path):
+        return path
+    try:
+        path = path.expanduser().absolute()
+    except RuntimeError:
+        raise ConfigurationError(f"{place}: there is no home directory that ~ stands for; write the whole path.") from None
+    if ".." in path.parts:
+        path = path.resolve()
+    return Path("/", *path.parts[1:])
+
+
+def real(path: Path) -> Path:
+    """Return a path by the one name that all its spellings share, following links; one in a store as it is."""
+    return path.resolve() if is_local(path) else path
 
 
 def is_local(path: Path) -> bool:

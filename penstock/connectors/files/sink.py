@@ -18,7 +18,7 @@ from penstock.runtime.codec import Codec
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
 from penstock.storage import durable
 from penstock.storage.alone import alone
-from penstock.storage.place import absolute, path_of
+from penstock.storage.place import absolute, path_of, real
 from penstock.storage.reach import meet, reaching
 from penstock.storage.tables import batches_in
 from penstock.visible import visible
@@ -46,6 +46,10 @@ class DirectorySink(BoundSink):
         self._event_type = event_type
         self._run: str | None = None
         self._notes: dict[str, dict[int, Path]] = {}
+
+    @property
+    def spot(self) -> str:
+        return str(real(path_of(self.place)))
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         with self._explained() as directory:

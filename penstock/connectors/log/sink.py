@@ -13,6 +13,7 @@ from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.coding import json_decoder
 from penstock.kinds.text import joined
 from penstock.runtime.output import SinkFiles, StagedFile, divided
+from penstock.storage.place import absolute, real
 
 
 class LogSink(BoundSink):
@@ -21,8 +22,12 @@ class LogSink(BoundSink):
     def __init__(self, sink: Sink, directory: Path, context: SinkContext) -> None:
         self.files = SinkFiles(sink.name, "jsonl", str(context.output), beside=sink.key)
         self.uri, self.place = f"log:{directory}", f"stream {sink.stream.name} of {directory}"
-        self._sink, self._run = sink, ""
+        self._sink, self._run, self._directory = sink, "", directory
         self._log = EventLog(directory).stream(sink.stream.name)
+
+    @property
+    def spot(self) -> str:
+        return f"stream {self._sink.stream.name} of {real(self._directory)}"
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         owner = self._log.owner()
@@ -67,7 +72,7 @@ class LogSink(BoundSink):
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> LogSink:
     if isinstance(sink.stream, Source):
         raise ConfigurationError(f"Sink {sink.name}: a source's own events cannot leave into the embedded log.")
-    return LogSink(sink, Path(uri.place).expanduser().absolute(), context)
+    return LogSink(sink, absolute(uri.place), context)
 
 
 LOG = SinkConnector(

@@ -9,6 +9,7 @@ from penstock.connectors.declaration import Options, SourceConnector, SourceCont
 from penstock.connectors.log.log import EventLog
 from penstock.connectors.sequence import Sequence, SequenceSource, Slice
 from penstock.connectors.uri import Uri
+from penstock.storage.place import absolute
 
 
 class LogSequence(Sequence):
@@ -33,7 +34,7 @@ class LogSequence(Sequence):
 
 
 def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContext) -> SequenceSource:
-    directory = Path(uri.place).expanduser().absolute()
+    directory = absolute(uri.place)
     whole = Uri(uri.scheme, str(directory), uri.options)
     return SequenceSource(source, LogSequence(directory, source.name), whole, options, context, name=str(uri))
 

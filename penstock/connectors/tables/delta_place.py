@@ -1,11 +1,11 @@
 """The location of a Delta table, the settings of its object store, and the library's error messages in one line."""
 
 import re
-from pathlib import Path
 
 from penstock.connectors.declaration import Option
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
+from penstock.storage.place import absolute
 
 STORAGE = "storage."
 """The prefix of a URI's options that are settings of the object store."""
@@ -31,12 +31,15 @@ def place_of(uri: Uri) -> str:
     Raises:
         ConfigurationError: it is a local path that the library would take for another.
     """
-    misread = None if "://" in uri.place else MISREAD.search(str(Path(uri.place).expanduser().resolve()))
-    if misread:
+    place = uri.place.removeprefix("file://") if uri.place.startswith("file:///") else uri.place
+    if "://" in place:
+        return place
+    path = str(absolute(place).resolve())
+    if misread := MISREAD.search(path):
         raise ConfigurationError(
             f"{uri}: the library for Delta takes {misread[0]!r} in a path for something else; choose a place without it."
         )
-    return uri.place if "://" in uri.place else str(Path(uri.place).expanduser().resolve())
+    return path
 
 
 def storage_of(what: str, uri: Uri) -> dict[str, str]:

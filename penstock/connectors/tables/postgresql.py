@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
@@ -101,10 +101,12 @@ class Postgres:
 
     nested = "jsonb"
     mark = "%s"
+    named = "name = %s"
 
     def __init__(self, uri: Uri) -> None:
         options = {name: value for name, value in uri.options.items() if name not in ("table", "fresh")}
-        self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', 'client_encoding': 'utf8', **options})}"
+        settings = {"connect_timeout": "10", "client_encoding": "utf8", **options}
+        self._address = f"postgresql:{uri.place}?{urlencode(settings, quote_via=quote)}"
         host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
         self.uri = f"postgresql://{host}/{database}"
         self._secrets = re.split(r"[:@]", uri.place.removeprefix("//").rpartition("@")[0])[1:]
@@ -113,6 +115,9 @@ class Postgres:
 
     def type_of(self, kind: Kind) -> str:
         return kind.postgresql
+
+    def spot(self, table: str) -> str:
+        return f"{table} of {self.place}"
 
     def is_there(self) -> bool:
         return True

@@ -92,6 +92,11 @@ class Database(Protocol):
     """The type of columns that hold lists, dicts and events, as JSON."""
     mark: str
     """The placeholder of a parameter in a statement."""
+    named: str
+    """The condition, with a placeholder, that finds a table in the books, however its name is spelled."""
+
+    def spot(self, table: str) -> str:
+        """Return the one name of a table that all its spellings share."""
 
     def type_of(self, kind: Kind) -> str:
         """Return the type of a column that holds values of a kind."""
@@ -206,6 +211,10 @@ class TableSink(BoundSink):
                     f"Sink {sink.name}: {database.uri} cuts names at 63 bytes, and {identifier} is longer; shorten it."
                 )
 
+    @property
+    def spot(self) -> str:
+        return self._database.spot(self._table.name)
+
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         """Check the table; neither the database, the table nor the books are created, and all of them may be missing."""
         if self._database.is_there():
@@ -235,6 +244,7 @@ class TableSink(BoundSink):
 
     def _reached(self, cursor: Cursor, group: str) -> int | None:
         mark = self._database.mark
+        self._spell(cursor)
         cursor.execute(f"SELECT batch FROM penstock_batches WHERE name = {mark} AND part = {mark}", (self._table.name, group))
         row = cursor.fetchone()
         if row is None or not self._database.columns(cursor, self._table.name):
@@ -308,9 +318,15 @@ class TableSink(BoundSink):
                 f"Sink {self.files.name}: the table penstock_tables of {self.uri} was created by Penstock before its first "
                 "release; drop it and penstock_batches, and choose another table for the sink."
             )
+        self._spell(cursor)
         cursor.execute(f"SELECT run, made, others FROM penstock_tables WHERE name = {self._database.mark}", (self._table.name,))
         run, made, others = cursor.fetchone() or ("", False, False)
         return _Books(run, made=bool(made) and self._database.watches(cursor, self._table), others=bool(others))
+
+    def _spell(self, cursor: Cursor) -> None:
+        """Spell the table's name as the books do, where the database takes several spellings for one."""
+        cursor.execute(f"SELECT name FROM penstock_tables WHERE {self._database.named}", (self._table.name,))
+        (self._table.name,) = cursor.fetchone() or (self._table.name,)
 
     def _holds_rows(self, cursor: Cursor) -> bool:
         cursor.execute(f"SELECT 1 FROM {self._table.quoted} LIMIT 1")

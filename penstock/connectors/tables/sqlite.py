@@ -17,6 +17,7 @@ from penstock.errors import SinkError
 from penstock.kinds.kind import Kind
 from penstock.runtime.output import SinkFiles
 from penstock.storage import durable
+from penstock.storage.place import absolute, real
 
 
 class Sqlite:
@@ -24,6 +25,7 @@ class Sqlite:
 
     nested = "text"
     mark = "?"
+    named = "name = ? COLLATE NOCASE"  # as SQLite names tables
 
     def __init__(self, path: Path) -> None:
         self.uri = self.place = f"sqlite:{path}"
@@ -31,6 +33,9 @@ class Sqlite:
 
     def type_of(self, kind: Kind) -> str:
         return kind.sqlite
+
+    def spot(self, table: str) -> str:
+        return f"{table.lower()} of {real(self._path)}"
 
     def is_there(self) -> bool:
         return self._path.exists()
@@ -185,7 +190,7 @@ def _changed(row: Row, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> l
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nan.__name__}"
     files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule, wide=True)
-    return TableSink(sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files, options.get("fresh"))
+    return TableSink(sink, Sqlite(absolute(uri.place)), options.get("table"), files, options.get("fresh"))
 
 
 SQLITE = SinkConnector(
