@@ -5,7 +5,9 @@ a name made of run, sink and group (in the Delta protocol, a transaction identif
 recognised, and if two drivers deliver one batch at once, Delta refuses the second.
 """
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterator
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +23,7 @@ from penstock.connectors.tables.delta_log import meet
 from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, storage_of
 from penstock.connectors.tables.kept import kept_rows, last_of_each
 from penstock.connectors.tables.lake import OWNER, LakeSink, misfits
-from penstock.connectors.tables.partitions import taken_apart, without_refused
+from penstock.connectors.tables.partitions import Judge, taken_apart, too_long, without_refused
 from penstock.connectors.tables.rules import FRESH, refuse_unfit
 from penstock.connectors.tables.sink import quoted
 from penstock.connectors.uri import Uri
@@ -33,6 +35,7 @@ from penstock.storage import durable
 with needs():
     from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
     from deltalake.exceptions import CommitFailedError, TableNotFoundError
+    from deltalake.schema import PrimitiveType
 
 ALONE, AFTER = "penstock.alone", "penstock.after"
 """Commit properties of the versions that Penstock writes, about the version that each is based on: whether all its rows were
@@ -189,6 +192,11 @@ class DeltaSink(LakeSink[DeltaTable]):
         fields = {field.name: field for field in Schema.from_arrow(self._schema).fields}
         wrong = misfits(columns, fields, lambda ours, theirs: str(ours) == str(theirs))
         wrong += [f"column {name} is generated" for name, field in columns.items() if _GENERATED & field.metadata.keys()]
+        wrong += [
+            f"it is partitioned by {name}, whose bytes the library for Delta would change"
+            for name in table.metadata().partition_columns
+            if str(columns[name].type) == str(PrimitiveType("binary"))
+        ]
         configuration = table.metadata().configuration
         if configuration.get("delta.columnMapping.mode", "none") != "none":
             wrong.append("its columns are mapped to other names in its files, which Penstock cannot write")
@@ -225,15 +233,24 @@ class DeltaSink(LakeSink[DeltaTable]):
     ) -> None:
         """Write rows to a table that may refuse some of them; these become dead letters before the commit."""
         rows, refused = without_refused(
-            kept_rows(staged, self._codec.schema, self._schema).read_all(),
-            table.metadata().partition_columns,
-            self.uri,
-            is_local="://" not in self._at,
-            empty_is_null=True,
+            kept_rows(staged, self._codec.schema, self._schema).read_all(), self._judges(table), self.uri
         )
         rows, violating = taken_apart(rows, _violations(table, rows), self.uri)
         self.write_refused(group, batch, [*refused, *violating])
         self._put(table, rows.to_reader(), commit)
+
+    def _judges(self, table: DeltaTable) -> Iterator[tuple[str, Judge]]:
+        """Yield the partition columns whose values may be no names of directories, and their judges."""
+        for name in table.metadata().partition_columns:
+            kind = self._schema.field(name).type if name in self._schema.names else pa.null()
+            if pa.types.is_decimal(kind):
+                yield name, _cannot_be_read
+            if pa.types.is_string(kind):
+                yield name, lambda text: None if text else "is empty, and would be read as null"
+            if "://" not in self._at and pa.types.is_string(kind):
+                yield name, too_long(name, str)
+            if "://" not in self._at and pa.types.is_floating(kind):
+                yield name, too_long(name, lambda number: f"{Decimal(number):f}" if math.isfinite(number) else str(number))
 
     def _put(self, table: DeltaTable, rows: pa.RecordBatchReader, commit: CommitProperties) -> None:
         if self._key:
@@ -267,6 +284,11 @@ class DeltaSink(LakeSink[DeltaTable]):
         added = [Path(self._at) / unquote(action["add"]["path"]) for action in actions if "add" in action]
         for path in [*added, *{file.parent for file in added}, log, log.parent]:
             durable.sync_path(path)
+
+
+def _cannot_be_read(number: Decimal) -> str | None:
+    """Refuse what the library for Delta would write as 0.-5, after which no version of the table can be read."""
+    return "is a negative number with a fraction, by which the table could not be read" if number < 0 and number % 1 else None
 
 
 def _may_refuse(table: DeltaTable) -> bool:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from penstock.connectors.sink import fenced
 from penstock.connectors.tables.iceberg_place import CATALOG, IcebergPlace
 from penstock.connectors.tables.kept import kept_rows, last_of_each
 from penstock.connectors.tables.lake import OWNER, LakeSink, misfits
-from penstock.connectors.tables.partitions import without_refused
+from penstock.connectors.tables.partitions import Judge, too_long, without_refused
 from penstock.connectors.tables.rules import FRESH, refuse_unfit
 from penstock.connectors.uri import Uri
 from penstock.extras import needs
@@ -42,7 +42,8 @@ with needs():
     from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In, Reference
     from pyiceberg.table import Table, TableProperties, Transaction
     from pyiceberg.table.snapshots import Operation, Snapshot
-    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform, VoidTransform
+    from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 ALONE = "penstock.alone"
 """The property of each snapshot that Penstock writes: whether all rows in it were written by runs. It holds for certain, as the
@@ -140,7 +141,12 @@ class IcebergSink(LakeSink[Table]):
     def _refuse_unfit(self, table: Table) -> None:
         columns = {field.name: field for field in table.schema().as_arrow()}
         fields = {field.name: field for field in self._schema}
-        refuse_unfit(self.files.name, self.uri, misfits(columns, fields, _same))
+        wrong = misfits(columns, fields, _same)
+        for part in table.spec().fields:
+            if isinstance(part.transform, VoidTransform) and table.schema().find_field(part.source_id).required:
+                name = table.schema().find_column_name(part.source_id)
+                wrong.append(f"it was partitioned by {name}, which is never null, and so the library cannot write it")
+        refuse_unfit(self.files.name, self.uri, wrong)
 
     # --- commits ----------------------------------------------------------------------------------
 
@@ -181,12 +187,7 @@ class IcebergSink(LakeSink[Table]):
 
     def _taken(self, table: Table, group: str, batch: int, rows: pa.Table) -> pa.Table:
         """Return the rows that the table can store; those whose partition cannot be named become dead letters."""
-        ids = [field.source_id for field in table.spec().fields if isinstance(field.transform, IdentityTransform)]
-        if not ids:
-            return rows
-        names = [table.schema().find_column_name(number) or "" for number in ids]
-        is_local = table.location().partition("://")[0] in (table.location(), "file")
-        rows, refused = without_refused(rows, names, self.uri, is_local=is_local, empty_is_null=False)
+        rows, refused = without_refused(rows, _judges(table), self.uri)
         self.write_refused(group, batch, refused)
         return rows
 
@@ -234,6 +235,23 @@ def _is_alone(table: Table) -> bool:
         if snapshot.summary is None or snapshot.summary.operation not in (Operation.REPLACE, Operation.DELETE):
             return False
     return table.current_snapshot() is None
+
+
+def _judges(table: Table) -> Iterator[tuple[str, Judge]]:
+    """Yield the columns by whose values a table is partitioned, if some values may make no name of a partition, and a judge."""
+    is_local = table.location().partition("://")[0] in (table.location(), "file")
+    for part in table.spec().fields:
+        name, kind = table.schema().find_column_name(part.source_id) or "", table.schema().find_type(part.source_id)
+        if not isinstance(part.transform, IdentityTransform | TruncateTransform):
+            continue  # a bucket, or a part of a time, has a short name
+        if isinstance(kind, FloatType | DoubleType):
+            yield name, lambda number: "is NaN, by which the library for Iceberg cannot part rows" if number != number else None
+        elif is_local:
+            yield name, too_long(part.name, partial(_text, part.transform, kind))
+
+
+def _text(transform: Transform[Any, Any], kind: IcebergType, value: Any) -> str:
+    return transform.to_human_string(kind, transform.transform(kind)(value))
 
 
 def _same(ours: pa.DataType, theirs: pa.DataType) -> bool:

@@ -1,6 +1,7 @@
 """Refuses rows whose values cannot name a partition: Delta and Iceberg tables put these values into names of directories."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -11,24 +12,31 @@ LONGEST_NAME = 255
 """The most bytes in the name of a directory, on common file systems."""
 
 
-def without_refused(
-    rows: pa.Table, partitions: Sequence[str], uri: str, *, is_local: bool, empty_is_null: bool
-) -> tuple[pa.Table, list[Refused]]:
+Judge = Callable[[Any], str | None]
+"""Says of a value, which is not null, why no partition can be named by it; None where one can."""
+
+
+def too_long(name: str, text_of: Callable[[Any], str]) -> Judge:
+    """Return a judge of names of directories that are made of a partition's name and the text of a value."""
+
+    def judge(value: Any) -> str | None:
+        is_too_long = len(quote(name)) + 1 + len(quote(text_of(value), safe="")) > LONGEST_NAME
+        return "is too long for the name of a directory" if is_too_long else None
+
+    return judge
+
+
+def without_refused(rows: pa.Table, judges: Iterable[tuple[str, Judge]], uri: str) -> tuple[pa.Table, list[Refused]]:
     """Return the rows whose partition can be named after their values, and the other rows as refused.
 
     Args:
-        partitions: the columns whose values determine a row's partition.
-        is_local: whether partitions are directories on a disk.
-        empty_is_null: whether the format reads an empty text as null.
+        judges: columns by whose values rows are partitioned, and what judges these values.
     """
-    texts = [name for name in partitions if name in rows.column_names and pa.types.is_string(rows.schema.field(name).type)]
     reasons: dict[int, str] = {}
-    for name in texts:
-        for row, value in enumerate(rows[name].to_pylist()):
-            if value == "" and empty_is_null:
-                reasons.setdefault(row, f"its partition is by {name}, which is empty, and would be read as null")
-            elif value is not None and is_local and len(quote(name)) + 1 + len(quote(value, safe="")) > LONGEST_NAME:
-                reasons.setdefault(row, f"its partition is by {name}, which is too long for the name of a directory")
+    for name, judge in judges:
+        for row, value in enumerate(rows[name].to_pylist()) if name in rows.column_names else ():
+            if value is not None and (reason := judge(value)) is not None:
+                reasons.setdefault(row, f"its partition is by {name}, which {reason}")
     return taken_apart(rows, reasons, uri)
 
 
