@@ -7,16 +7,17 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.app.stream import Source
 from penstock.connectors.admission import ADMISSION
 from penstock.connectors.declaration import NUMBER, Option, Options, SourceConnector, SourceContext
-from penstock.connectors.schedule import RecordedSchedule, speed_up
+from penstock.connectors.files.reader import FileReader
+from penstock.connectors.schedule import RecordedSchedule, seconds_of, speed_up
 from penstock.connectors.sequence import Sequence, SequenceSource, Slice
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
+from penstock.kinds.arrow import fitted
 from penstock.runtime.codec import Codec
 from penstock.storage.place import absolute
 
@@ -25,25 +26,40 @@ class ReplayedSequence(Sequence):
     """A file's rows as events, each due at the time in a column, counted from the first time and sped up."""
 
     def __init__(self, source: Source[Any], path: Path, column: str, speed: float) -> None:
-        if not path.exists():
-            raise SourceError(f"Source {source.name}: {path} does not exist; check the path.")
+        if not path.is_file():
+            raise SourceError(f"Source {source.name}: {path} {'is no file' if path.exists() else 'does not exist'}; name one.")
         try:
             table = pq.read_table(path)
         except (OSError, pa.ArrowException) as error:
             raise SourceError(f"Source {source.name}: {path} cannot be read as Parquet: {error}.") from error
-        codec = Codec(source.event_type)
-        missing = [name for name in (column, *codec.schema.names) if name not in table.schema.names]
-        if missing:
-            raise SourceError(f"Source {source.name}: {path} has no column {', '.join(missing)}.")
-        if pa.types.is_timestamp(table.schema.field(column).type):
-            seconds = pc.cast(pc.cast(table[column], pa.timestamp("us"), safe=False), pa.int64()).to_numpy() / 1e6
-        else:
-            seconds = table[column].to_numpy().astype(np.float64)
-        order = np.argsort(seconds, kind="stable")
+        codec, kind = Codec(source.event_type), source.event_type.__name__
+        if column not in table.schema.names:
+            raise SourceError(f"Source {source.name}: {path} has no column {column}.")
+        reason = FileReader(source.name, kind, "parquet", codec.schema, None).misfit(table.schema)
+        if reason is not None:
+            raise SourceError(f"Source {source.name}: {path} does not fit {kind}: {reason}.")
         try:
-            self._rows = table.select(codec.schema.names).take(pa.array(order)).cast(codec.schema)
+            seconds = seconds_of(table[column].combine_chunks())
+        except ValueError as error:
+            raise SourceError(f"Source {source.name}: column {column} of {path} {error}.") from error
+        order = np.argsort(seconds, kind="stable")
+        rows = table.take(pa.array(order)).combine_chunks()
+        try:
+            columns = [
+                fitted(rows[field.name].combine_chunks(), field.type)
+                if field.name in rows.column_names
+                else pa.nulls(len(rows), field.type)
+                for field in codec.schema
+            ]
+            self._rows = pa.Table.from_arrays(columns, schema=codec.schema)
+            self._rows.validate(full=True)
         except (pa.ArrowException, ValueError) as error:
-            raise SourceError(f"Source {source.name}: {path} does not fit {source.event_type.__name__}: {error}.") from error
+            raise SourceError(f"Source {source.name}: {path} does not fit {kind}: {error}.") from error
+        for field in codec.schema:
+            if not field.nullable and self._rows[field.name].null_count:
+                raise SourceError(
+                    f"Source {source.name}: column {field.name} of {path} has nulls, and {kind} does not make it optional."
+                )
         self._schedule = RecordedSchedule(speed_up(seconds[order], speed))
         self._identity = f"{path.stat().st_size} bytes, {crc32(path.read_bytes()):08x}"
         self._codec = codec

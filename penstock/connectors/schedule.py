@@ -5,6 +5,8 @@ from math import sqrt
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.connectors.declaration import Options
@@ -135,11 +137,43 @@ def _recorded(uri: Uri, options: Options) -> Times:
     if path is None:
         raise ConfigurationError(f"{uri}: say where the times are, as generator:recorded?times=FILE (seconds, one a line).")
     try:
-        return np.sort(np.loadtxt(Path(path), ndmin=1))
+        times = np.loadtxt(Path(path), ndmin=2)
+        if times.shape[1] > 1:
+            raise ValueError(f"it has {times.shape[1]} columns")
+        return np.sort(seconds_of(pa.array(times.ravel())))
     except (OSError, ValueError) as error:
         raise SourceError(f"{uri}: {path} does not hold one time in seconds a line: {error}.") from error
 
 
+def seconds_of(column: pa.Array) -> Times:
+    """Return a column of times as seconds.
+
+    Raises:
+        ValueError: the column is of another type, or has rows without a time, at which no event would ever be due.
+    """
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("us"))
+    if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
+        whole = pa.timestamp("us", column.type.tz) if pa.types.is_timestamp(column.type) else pa.duration("us")
+        seconds = pc.divide(column.cast(whole, safe=False).cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
+    elif any(is_a(column.type) for is_a in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
+        seconds = column.cast(pa.float64(), safe=False)
+    else:
+        raise ValueError(f"is of type {column.type}; give timestamps, dates, durations or numbers of seconds")
+    times: Times = seconds.to_numpy(zero_copy_only=False).astype(np.float64)
+    if not np.isfinite(times).all():
+        raise ValueError(f"has no time in row {int(np.flatnonzero(~np.isfinite(times))[0]) + 1}")
+    return times
+
+
 def speed_up(times: Times, speed: float) -> Times:
-    """Return times counted from the first one, divided by ``speed``."""
-    return (times - times[:1]) / speed
+    """Return times counted from the first one, divided by ``speed``.
+
+    Raises:
+        ConfigurationError: the last time would lie beyond all numbers.
+    """
+    with np.errstate(over="ignore"):
+        faster: Times = (times - times[:1]) / speed
+    if not np.isfinite(faster).all():
+        raise ConfigurationError(f"speed={speed:g} is so slow that the last event would never come; give a larger one.")
+    return faster
