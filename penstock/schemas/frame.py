@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.schemas.exact import exact_writer
 from penstock.schemas.schema import Schema
 
 HEAD = struct.Struct(">bI")
@@ -17,19 +18,21 @@ class Frame(msgspec.Struct, frozen=True):
 
     Args:
         number: the id of the schema in the registry.
+        others: whether others have made the schema, so that it may have no place for a value as it is.
     """
 
     number: int
     schema: Schema
+    others: bool = False
 
     def message(self, event: Any) -> bytes:
         """Return an event as a message; raise ``ValueError`` if it does not fit the schema."""
-        return HEAD.pack(0, self.number) + _writer(self.schema)(event)
+        return HEAD.pack(0, self.number) + _writer(self.schema, self.others)(event)
 
 
 @lru_cache(maxsize=64)
-def _writer(schema: Schema) -> Callable[[Any], bytes]:
-    return schema.writer()
+def _writer(schema: Schema, others: bool) -> Callable[[Any], bytes]:
+    return exact_writer(schema) if others else schema.writer()
 
 
 def divide(message: bytes) -> tuple[int, bytes] | None:

@@ -106,7 +106,10 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
     def write(event: Any) -> bytes:
         fitted = convert(to_builtins(event), made)
         values = _shown(to_builtins(fitted, (timedelta, datetime)))
-        message = json_format.ParseDict(values, message_type())
+        try:
+            message = json_format.ParseDict(values, message_type())
+        except json_format.ParseError as error:
+            raise ValueError(str(error)) from error
         return b"\0" + bytes(message.SerializeToString())
 
     return write

@@ -1,5 +1,6 @@
 """Schemas as schema registries store them, and what can be done with a schema of any format."""
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from importlib import import_module
@@ -86,15 +87,31 @@ def _format(kind: Kind) -> ModuleType:
 
 
 def made_type(name: str, fields: Iterable[tuple[str, Any, Any]]) -> type[Event]:
-    """Make an event type of names, types and defaults (or ``msgspec.NODEFAULT``); a Python keyword gets an underscore."""
+    """Make an event type of names, types and defaults (or ``msgspec.NODEFAULT``).
+
+    A name that Python does not take, such as a keyword or ``user-id``, stands in JSON only; the field has a similar one.
+    """
     ordered = sorted(fields, key=lambda field: field[2] is not msgspec.NODEFAULT)  # msgspec wants required fields first
-    names = {field: f"{field}_" if iskeyword(field) else field for field, _, _ in ordered}
+    names: dict[str, str] = {}
+    for field, _, _ in sorted(ordered, key=lambda field: _similar(field[0]) != field[0]):  # those that can be stay
+        python = _similar(field)
+        while python in names.values():
+            python += "_"
+        names[field] = python
     body: dict[str, Any] = {
         names[field]: default for field, _, default in ordered if default is not msgspec.NODEFAULT
     }  # msgspec copies an empty list or dict for each event
     body |= {"__annotations__": {names[field]: kind for field, kind, _ in ordered}, "__module__": __name__}
     renamed = {python: field for field, python in names.items() if python != field}
     return new_class(name, (Event,), {"rename": renamed or None}, lambda namespace: namespace.update(body))
+
+
+def _similar(name: str) -> str:
+    """Return the name itself where a field can have it, else a similar one that a field can have."""
+    python = re.sub(r"\W", "_", name) or "field"
+    if python[0].isdigit() or python.startswith("__"):
+        python = f"field_{python.lstrip('_')}"
+    return f"{python}_" if iskeyword(python) else python
 
 
 def zoned(moment: datetime) -> datetime:

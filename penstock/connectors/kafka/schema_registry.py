@@ -235,7 +235,7 @@ def frame_of(registry: Registry, subject: str, event_type: type[Event], own: Kin
         raise EventSchemaError(
             f"{event_type.__name__} does not fit version {version} of {subject}: it {', '.join(wrong)}. Change the event type."
         )
-    return Frame(number, schema)
+    return Frame(number, schema, others=True)
 
 
 def check_fits(registry: Registry, subject: str, event_type: type[Event]) -> None:

@@ -1,0 +1,101 @@
+"""Schemas that others have made: an event comes out with its values, but for the rounding that the schema asks for, or not."""
+
+import json
+import math
+from datetime import UTC, datetime, time, timedelta, timezone
+
+import pytest
+
+from penstock import Event
+from penstock.schemas import Schema
+from penstock.schemas.exact import exact_writer
+
+AT = datetime(2026, 1, 1, 5, 30, 0, 123456, tzinfo=UTC)
+EAST = timezone(timedelta(hours=5, minutes=30))
+
+
+def avro(kind, logical=None):
+    return Schema(
+        "AVRO",
+        json.dumps(
+            {
+                "type": "record",
+                "name": "Row",
+                "fields": [{"name": "v", "type": {"type": kind, "logicalType": logical} if logical else kind}],
+            }
+        ),
+    )
+
+
+def protobuf(kind):
+    return Schema("PROTOBUF", f'syntax = "proto3"; message Row {{ {kind} v = 1; }}')
+
+
+def event(value):
+    return type("Row", (Event,), {"__annotations__": {"v": type(value)}})(value)
+
+
+KEPT = [
+    (avro("float"), 0.5),
+    (avro("float"), 0.1),
+    (avro("float"), math.inf),
+    (avro("float"), math.nan),
+    (avro("double"), 1e300),
+    (avro("double"), 2**53),
+    (avro("long", "timestamp-millis"), AT),
+    (avro("long", "timestamp-micros"), AT.astimezone(EAST)),
+    (avro("long", "local-timestamp-micros"), AT),
+    (avro("int", "time-millis"), time(5, 30, 0, 123456)),
+    (avro("long"), 2**53 + 1),
+    (protobuf("float"), 0.1),
+    (protobuf("double"), 2**53),
+]
+CHANGED = [
+    (avro("float"), 1e300),
+    (avro("double"), 2**53 + 1),
+    (avro("long", "local-timestamp-micros"), AT.astimezone(EAST)),
+    (protobuf("float"), 1e300),
+    (protobuf("double"), 2**53 + 1),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), KEPT, ids=str)
+def test_a_value_is_written_as_the_schema_rounds_it(schema, value):
+    payload = exact_writer(schema)(event(value))
+    read = schema.reader()(payload)["v"]
+    near = isinstance(value, float) and math.isclose(read, value, rel_tol=1e-7)
+    assert near or read == value or value != value or abs_ms(read, value) < 1
+
+
+def abs_ms(one, other):
+    if isinstance(one, time):
+        one, other = (datetime.combine(AT.date(), each) for each in (one, other))
+    return abs((one if one.tzinfo else one.replace(tzinfo=other.tzinfo)) - other) / timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize(("schema", "value"), CHANGED, ids=str)
+def test_a_value_that_would_become_another_is_refused(schema, value):
+    with pytest.raises(ValueError, match=r"would become|large|range|Value out"):
+        exact_writer(schema)(event(value))
+
+
+def test_a_value_within_a_list_is_named():
+    rows = {"type": "array", "items": {"type": "record", "name": "Part", "fields": [{"name": "n", "type": "double"}]}}
+    schema = Schema("AVRO", json.dumps({"type": "record", "name": "Row", "fields": [{"name": "parts", "type": rows}]}))
+    part = type("Part", (Event,), {"__annotations__": {"n": int}})
+    whole = type("Row", (Event,), {"__annotations__": {"parts": list[part]}})
+    with pytest.raises(
+        ValueError, match=r"parts\[1\]\.n is 9007199254740993, and would become 9007199254740992\.0 by the schema"
+    ):
+        exact_writer(schema)(whole([part(1), part(2**53 + 1)]))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["user-id", "k"], ["a b", "a_b"], ["", "x"], ["__init__"], ["class", "class_"], ["1x"], ["ü"], ["__slots__", "_x"]],
+)
+def test_fields_may_have_names_that_python_does_not_take(names):
+    schema = Schema("JSON", json.dumps({"type": "object", "properties": {name: {"type": "integer"} for name in names}}))
+    made = schema.event_type()
+    assert set(made.__struct_encode_fields__) == set(names)
+    assert len(set(made.__struct_fields__)) == len(names)
