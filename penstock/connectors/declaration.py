@@ -158,6 +158,8 @@ class Connector:
         if option is None:
             known = ", ".join(option.name for option in self.options) or "none"
             raise ConfigurationError(f"'{uri}': {self.scheme} takes no option {name!r}; it takes {known}.")
+        if not text and not option.name.endswith(NAME):  # those that a library takes may be empty
+            raise ConfigurationError(f"'{uri}': {name}= is empty; give {option.kind.words}, or leave it out.")
         try:
             return option.kind.read(text)
         except ValueError:

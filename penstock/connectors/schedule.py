@@ -16,6 +16,8 @@ from penstock.errors import ConfigurationError, SourceError
 CHUNK = 4096
 """Arrival times are drawn in chunks of so many, each from a random generator of its own."""
 KINDS = ("constant", "poisson", "bursty", "recorded")
+TAKES = {"rate": KINDS[:3], "seed": KINDS[:3], "scv": ("bursty",), "times": ("recorded",), "speed": ("recorded",)}
+"""The kinds of schedules that take an option; all take the others."""
 
 Times = NDArray[np.float64]
 
@@ -120,6 +122,9 @@ def schedule_of(uri: Uri, options: Options) -> ArrivalSchedule | RecordedSchedul
     """
     if uri.place not in KINDS:
         raise ConfigurationError(f"{uri}: {uri.place!r} is no schedule; choose {', '.join(KINDS)}.")
+    stray = [name for name in options if name in TAKES and uri.place not in TAKES[name]]
+    if stray:
+        raise ConfigurationError(f"{uri}: {stray[0]} is for {' and '.join(TAKES[stray[0]])}, not {uri.place}; leave it out.")
     count: int | None = options.get("count")
     if uri.place == "recorded":
         times = _recorded(uri, options)

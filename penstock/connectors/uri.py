@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote
 
+from penstock.errors import ConfigurationError
 from penstock.masked import masked
 
 NAME = "NAME"
@@ -20,13 +21,21 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str) -> "Uri":
-        """Parse a URI. The scheme is empty for a path, also for one with a colon after a slash or a single letter."""
+        """Parse a URI. The scheme is empty for a path, also for one with a colon after a slash or a single letter.
+
+        Raises:
+            ConfigurationError: an option is given twice.
+        """
         options = re.search(r"\?(?=[\w.-]+=)", text)  # a question mark may be part of a path
         place, query = (text, "") if options is None else (text[: options.start()], text[options.end() :])
+        given = parse_qsl(query, keep_blank_values=True)
+        twice = next((name for number, (name, _) in enumerate(given) if name in dict(given[:number])), None)
+        if twice is not None:
+            raise ConfigurationError(f"{masked(text)} gives {twice} twice; give it once.")
         head, colon, rest = place.partition(":")
         if colon and len(head) > 1 and "/" not in head:
-            return cls(head.lower(), rest, dict(parse_qsl(query, keep_blank_values=True)))
-        return cls("", place, dict(parse_qsl(query, keep_blank_values=True)))
+            return cls(head.lower(), rest, dict(given))
+        return cls("", place, dict(given))
 
     def __str__(self) -> str:
         """Return the URI with its secrets masked."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock.kinds.annotations import kind_of, plain
-from penstock.kinds.coding import msgpack_encoder
+from penstock.kinds.coding import convert, msgpack_encoder, to_builtins
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.table import kind_of_type
 
@@ -47,6 +47,18 @@ def spelling(annotation: Any) -> Callable[[Any], Any] | None:
     scalar = kind_of(annotation)
     spell = spelled if scalar is None or scalar.identity is None else scalar.identity
     return lambda value: None if value is None else spell(value)
+
+
+def text_spelling(annotation: Any) -> Callable[[str], str] | None:
+    """Return a function that gives the one text of all equal values of a type, from the text that a column has of a value.
+
+    None if columns hold no texts of the type, or equal values have one text.
+    """
+    kind = kind_of(annotation)
+    if kind is None or not kind.is_text or kind.identity is None:
+        return None
+    python, spell = kind.python, kind.identity
+    return lambda text: str(to_builtins(spell(convert(text, python))))
 
 
 def _is_spelled(annotation: Any) -> bool:

@@ -124,7 +124,12 @@ def matching(directory: Path, pattern: str) -> list[Path]:
 def sizes(directory: Path) -> dict[Path, int]:
     """Return the files in a directory, sorted by name, with their sizes in bytes."""
     if is_local(directory):
-        return {path: path.stat().st_size for path in sorted(directory.iterdir()) if path.is_file()}
+        files_there: dict[Path, int] = {}
+        for path in sorted(directory.iterdir()):
+            with suppress(FileNotFoundError):  # it is moved away at this moment
+                if path.is_file():
+                    files_there[path] = path.stat().st_size
+        return files_there
     own_path = ours(directory).path.rstrip("/")
     entries = {entry["name"].rstrip("/"): entry for entry in ours(directory).fs.ls(own_path, detail=True)}
     files = {name: entry for name, entry in entries.items() if name != own_path and entry["type"] == "file"}
@@ -265,10 +270,14 @@ def _drafted(path: Path, data: bytes, mode: int = PRIVATE, *, synced: bool = Tru
     if not is_local(path):
         ours(draft).fs.pipe_file(ours(draft).path, data)
         return draft
-    with open(draft, "wb", opener=lambda name, how: os.open(name, how, mode)) as file:
-        with suppress(FileNotFoundError):
-            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
-        file.write(data)
-        if synced:
-            sync(file)
+    try:
+        with open(draft, "wb", opener=lambda name, how: os.open(name, how, mode)) as file:
+            with suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+            file.write(data)
+            if synced:
+                sync(file)
+    except BaseException:  # such as a full disk, which a draft at each attempt would not make emptier
+        draft.unlink(missing_ok=True)
+        raise
     return draft

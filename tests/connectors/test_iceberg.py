@@ -39,8 +39,11 @@ def table(directory):
 
 def bound(directory, event_type=Sample, key=(), at=None, options="", name="results.samples"):
     catalog(at or directory)
-    given = "&".join(f"catalog.{name}={value}" for name, value in properties(at or directory).items())
-    sink = Sink("Out", Stream("Samples", event_type), f"iceberg:lake/{name}?{given}{options}", key)
+    own = [
+        f"catalog.{name}={value}" for name, value in properties(at or directory).items() if f"&catalog.{name}=" not in options
+    ]
+    given = "&".join([*own, *options.removeprefix("&").split("&")]).removesuffix("&")
+    sink = Sink("Out", Stream("Samples", event_type), f"iceberg:lake/{name}?{given}", key)
     return bind_sinks([sink], {}, directory / "output")["Out"]
 
 

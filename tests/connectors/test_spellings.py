@@ -1,7 +1,12 @@
 """One place by several spellings: two sinks of it are refused, and Penstock and Spark name its files alike."""
 
-import pytest
+from datetime import UTC, time, timedelta, timezone
 
+import pytest
+from test_delta import staged
+from test_iceberg import catalog, properties
+
+from penstock import Event
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.registry import bind_sinks
 from penstock.errors import ConfigurationError, SinkError
@@ -68,3 +73,24 @@ def test_a_path_is_named_as_spark_names_it(directory, monkeypatch):
 def test_a_home_that_there_is_none_of_is_refused():
     with pytest.raises(ConfigurationError, match="no home directory that ~ stands for; write the whole path"):
         absolute("~nobody-of-this-name/x")
+
+
+class Clock(Event):
+    at: time
+    n: int = 0
+
+
+@pytest.mark.parametrize(
+    "uri", ["sqlite:{}/d.db", "delta:{}/t", "iceberg:lake/results.clocks?{}"], ids=["sqlite", "delta", "iceberg"]
+)
+def test_equal_times_of_a_key_are_one_row(directory, uri):
+    catalog(directory)
+    given = "&".join(f"catalog.{name}={text}" for name, text in properties(directory).items())
+    place = uri.format(given if uri.startswith("iceberg") else directory)
+    sink = bind_sinks([Sink("Out", Stream("Clocks", Clock), place, ("at",))], {}, directory / "output")["Out"]
+    sink.claim("run-1", ())
+    noon, east = time(12, tzinfo=UTC), time(17, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    sink.deliver("main", 0, staged(sink, [Clock(noon, 1), Clock(east, 2)]))
+    assert sink.read() == [Clock(noon, 2)]
+    sink.deliver("main", 1, staged(sink, [Clock(east, 3), Clock(time(12), 4)]))
+    assert sorted(sink.read(), key=lambda row: row.n) == [Clock(noon, 3), Clock(time(12), 4)]

@@ -256,15 +256,31 @@ def _owned(run: str, *, emptying: bool = False) -> bytes:
 
 def _owner_of(directory: Path) -> str | None:
     """Return the run that owns a directory; None if no run does."""
+    return None if (owner := _owner(directory)) is None else str(owner["run"])
+
+
+def _owner(directory: Path) -> dict[str, Any] | None:
+    """Return the content of `OWNER`; None if there is no such file.
+
+    Raises:
+        SinkError: the file is damaged.
+    """
     try:
-        return str(json.loads(durable.read(directory / OWNER))["run"])
+        owner = json.loads(durable.read(directory / OWNER))
+        return {"run": str(owner["run"]), "emptying": bool(owner.get("emptying"))}
     except FileNotFoundError:
         return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SinkError(
+            f"{directory / OWNER} is damaged, which names the run that writes there: put back the file, or choose another "
+            "directory."
+        ) from error
 
 
 def _is_emptying(directory: Path) -> bool:
     """Whether the directory's run was killed while it removed a discarded run's files."""
-    return bool(json.loads(durable.read(directory / OWNER)).get("emptying"))
+    owner = _owner(directory)
+    return owner is not None and bool(owner["emptying"])
 
 
 def _events(path: Path, event_type: type) -> list[Any]:

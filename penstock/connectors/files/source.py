@@ -29,7 +29,7 @@ from penstock.runtime.output import BORN
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, is_local, ours, path_of
 from penstock.storage.reach import meet, reaching
-from penstock.storage.records import unpacked
+from penstock.storage.records import text_in
 from penstock.storage.tables import rows_of, schema_of
 
 ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "texts", "csv": "rows", "parquet": "rows"}
@@ -53,6 +53,11 @@ def misread(path: Path) -> str | None:
     """Return the first character of a path that `MISREAD` matches; None if there is none. A store's name is left out."""
     match = MISREAD.search(path.as_posix() if is_local(path) else str(path).partition("://")[2].partition("/")[2])
     return None if match is None else match[0]
+
+
+def is_read(name: str) -> bool:
+    """Whether Spark reads a file that a directory has under a name."""
+    return not (name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_"))
 
 
 class FileSource(BoundSource):
@@ -103,7 +108,7 @@ class FileSource(BoundSource):
         last, noted = _log_offset(position), self._noted(position)
         queued = sum(map(self._count, self._divide(position)[1]))
         committed = 0
-        for name, offset in position.files(known=self._taken).items():
+        for name, offset in self._taken_in(position).items():
             if offset <= last:
                 count = noted.get(name)
                 if count is None:  # it was archived before its rows were counted
@@ -118,7 +123,7 @@ class FileSource(BoundSource):
     def _note(self, position: Position) -> None:
         """Note the number of rows of newly committed files, which may be archived once they are read."""
         last, noted = _log_offset(position), self._noted(position)
-        new = [name for name, offset in position.files(known=self._taken).items() if offset <= last and name not in noted]
+        new = [name for name, offset in self._taken_in(position).items() if offset <= last and name not in noted]
         lines = []
         for name in new:
             with suppress(FileNotFoundError):  # it may have been archived already
@@ -137,7 +142,7 @@ class FileSource(BoundSource):
 
     def again(self, after: Position, upto: Position) -> Iterator[Reread]:
         before, last = _log_offset(after), _log_offset(upto)
-        taken = [path_of(name) for name, offset in upto.files(before, self._taken).items() if offset <= last]
+        taken = [path_of(name) for name, offset in self._taken_in(upto, before).items() if offset <= last]
         gone = [path for path in taken if not path.exists()]
         if gone:
             raise SourceError(f"Source {self.source.name}: {gone[0]} is gone, which the run has read; put it back.")
@@ -157,26 +162,35 @@ class FileSource(BoundSource):
 
     def vouch(self, position: Position) -> None:
         last, before = _log_offset(position), _log_offset(position.previous)
-        for file, offset in position.files(before, self._taken).items():
+        for file, offset in self._taken_in(position, before).items():
             if offset <= last:
                 self._refuse_divided(path_of(file), mend="; nothing of its batch was committed: start with --fresh")
                 self._refuse_misread(path_of(file), "nothing of its batch was committed: rename it, and start with --fresh")
 
     def _divide(self, position: Position) -> tuple[list[Path], list[Path]]:
         """Return the files in committed batches, and the other files."""
-        last, taken = _log_offset(position), position.files(known=self._taken)
+        last, taken = _log_offset(position), self._taken_in(position)
         committed: list[Path] = []
         queued: list[Path] = []
         for file in self._files():
             (committed if taken.get(str(file), last + 1) <= last else queued).append(file)
         return committed, queued
 
+    def _taken_in(self, position: Position, after: int = -1) -> Files:
+        """Return the files that Spark has taken in, but those that only describe others, which it lists and does not read."""
+        files = position.files(after, self._taken)
+        return {file: offset for file, offset in files.items() if is_read(file.rpartition("/")[2])}
+
     def _files(self) -> list[Path]:
         root = path_of(self._path)
-        if root.is_dir():
-            return [path for path, size in durable.sizes(root).items() if path.name[0] not in "._" and size]
-        paths = [root] if root.exists() else _matching(self._path)
-        return [path for path in paths if path.is_file() and path.name[0] not in "._" and path.stat().st_size]
+        places = [root] if root.exists() else _matching(self._path)
+        sizes: dict[Path, int] = {}
+        for place in places:  # of a directory that a pattern matches Spark reads the files, as of one that is named
+            if place.is_dir():
+                sizes |= durable.sizes(place)
+            elif place.is_file():
+                sizes[place] = place.stat().st_size
+        return [path for path, size in sizes.items() if is_read(path.name) and size]
 
     def _check(self) -> None:
         """Check that the path exists, and that its files suit the source. Only the first file's columns are checked.
@@ -190,6 +204,8 @@ class FileSource(BoundSource):
             raise SourceError(f"Source {name}: {self._path} does not exist; create the directory, or check the path.")
         if root.exists():
             self._refuse_misread(root)
+        if root.is_file() and not is_read(root.name):
+            raise SourceError(f"Source {name}: Spark does not read a file that is called {root.name}; rename it.")
         fields = field_types(self.source.event_type)
         if self._format == "text" and list(fields.values()) != [str]:
             raise SourceError(
@@ -205,7 +221,7 @@ class FileSource(BoundSource):
             for file in files:
                 self._refuse_misread(file)
                 if file.suffix in UNCOUNTABLE and self._format != "parquet":
-                    _open(file)
+                    _refuse_uncountable(file)
             if self._format == "csv" and files:
                 with self._whole(files[0]):
                     self._refuse_unfit(self._reader.header_misfit(files[0]), files[0])
@@ -220,6 +236,10 @@ class FileSource(BoundSource):
             raise SourceError(f"Source {self.source.name}: {file} does not fit {self.source.event_type.__name__}: {reason}.")
 
     def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
+        if any("\udc80" <= letter <= "\udcff" for letter in path.name):
+            raise SourceError(
+                f"Source {self.source.name}: {path!r} has a name that is not in UTF-8, which Spark does not see; {mend}."
+            )
         mark = misread(path)
         if mark is not None:
             raise SourceError(
@@ -272,8 +292,9 @@ class FileSource(BoundSource):
             return rows_of(file)
         if self._format == "csv":
             return lines_of_csv(file, self._encoding)
+        _refuse_uncountable(file)
         # Latin-1 by default: any byte can be decoded, and only ASCII characters count as blank.
-        with _open(file, self._encoding or "latin-1") as lines:
+        with text_in(file, self._encoding or "latin-1", newline=None) as lines:
             return sum(1 for line in lines if line.strip(BLANK) or self._format == "text")
 
 
@@ -304,24 +325,20 @@ def _log_offset(position: Position) -> int:
     return -1 if position.offset is None else int(position.offset["logOffset"])
 
 
-def _open(file: Path, encoding: str = "utf-8") -> Any:
-    """Open a file as text, decompressed according to its suffix.
-
-    Raises:
-        SourceError: its lines cannot be counted here, though Spark may read them (see `UNCOUNTABLE`).
-    """
+def _refuse_uncountable(file: Path) -> None:
+    """Refuse a file whose lines cannot be counted here, though Spark may read them (see `UNCOUNTABLE`)."""
     if file.suffix in UNCOUNTABLE:
         raise SourceError(
             f"{file} is compressed as {file.suffix}, and its lines cannot be counted; use .gz, .bz2 or no compression."
         )
-    return io.TextIOWrapper(unpacked(file), encoding=encoding, errors="replace")
 
 
 def _encoding(text: str) -> str:
     """Parse the option: return Python's name of an encoding."""
     try:
+        io.TextIOWrapper(io.BytesIO("a".encode(text)), text, errors="penstock.strange").read()
         return codecs.lookup(text).name
-    except LookupError:
+    except Exception:  # unknown, of bytes and not of texts, or one that cannot go on after invalid bytes
         raise ValueError(text) from None
 
 

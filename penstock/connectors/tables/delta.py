@@ -254,7 +254,7 @@ class DeltaSink(LakeSink[DeltaTable]):
 
     def _put(self, table: DeltaTable, rows: pa.RecordBatchReader, commit: CommitProperties) -> None:
         if self._key:
-            self._merge(table, last_of_each(rows.read_all(), self._key), commit)
+            self._merge(table, last_of_each(rows.read_all(), self._key_types), commit)
         else:
             write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
 

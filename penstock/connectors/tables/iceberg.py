@@ -196,7 +196,7 @@ class IcebergSink(LakeSink[Table]):
         if not self._key:
             change.append(rows, snapshot_properties=told)
             return
-        rows = last_of_each(rows, self._key)
+        rows = last_of_each(rows, self._key_types)
         terms: list[BooleanExpression] = [
             In(term=Reference(name), values=rows[name].unique().to_pylist()) for name in self._key
         ]
@@ -213,7 +213,8 @@ class IcebergSink(LakeSink[Table]):
         """Remove old snapshots, since each commit writes a list of all snapshots."""
         if batch % EXPIRED_EVERY != EXPIRED_EVERY - 1:
             return
-        before = datetime.now(UTC) - timedelta(seconds=self._kept_s)
+        now = datetime.now(UTC)
+        before = now - timedelta(seconds=min(self._kept_s, now.timestamp()))  # none is older than the epoch
         with suppress(*PASSING):  # another writer was quicker; the next call will remove them
             self._opened().maintenance.expire_snapshots().older_than(before).commit()
 

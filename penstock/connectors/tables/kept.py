@@ -1,12 +1,14 @@
 """Converts staged events to rows of Delta and Iceberg tables, which store durations as seconds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import ConfigurationError
+from penstock.kinds.identity import text_spelling
 from penstock.storage.tables import batches_in
 
 
@@ -31,12 +33,20 @@ def kept_rows(staged: Sequence[Path], events: pa.Schema, schema: pa.Schema) -> p
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the last row of each key, in the given order; -0.0 counts, and is stored, as 0.0."""
-    for name in key:
-        if pa.types.is_floating(rows.schema.field(name).type):
-            place = rows.schema.get_field_index(name)
-            rows = rows.set_column(place, rows.schema.field(place), pc.add(rows[name], 0.0))
+def last_of_each(rows: pa.Table, key: Mapping[str, Any]) -> pa.Table:
+    """Return the last row of each key, in the given order. Equal values of a key are stored as one, -0.0 as 0.0.
+
+    Args:
+        key: the fields of the key, with their types.
+    """
+    for name, annotation in key.items():
+        place, spell = rows.schema.get_field_index(name), text_spelling(annotation)
+        column = rows[name]
+        if spell is not None:
+            column = pa.chunked_array([pa.array(map(spell, column.to_pylist()), column.type)])
+        elif pa.types.is_floating(column.type):
+            column = pc.add(column, 0.0)
+        rows = rows.set_column(place, rows.schema.field(place), column)
     row = pa.array(range(len(rows)), pa.int64())
     last = pa.table({**{name: rows[name] for name in key}, "": row}).group_by(list(key)).aggregate([("", "max")])
     return rows.take(last["_max"].sort())

@@ -13,6 +13,7 @@ from penstock.connectors.tables.delta_place import reason_of
 from penstock.connectors.tables.kept import kept_schema
 from penstock.connectors.tables.rules import refuse_nested_key
 from penstock.errors import PenstockError, SinkError
+from penstock.kinds.event import field_types
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
 
@@ -42,6 +43,7 @@ class LakeSink(BoundSink, Generic[Table]):
         self.files, self.uri, self.place = files, uri, place
         self._key, self.keeps_last = sink.key, bool(sink.key)
         self._codec = Codec(sink.stream.event_type)
+        self._key_types = {name: field_types(sink.stream.event_type, annotated=True)[name] for name in sink.key}
         self._schema = kept_schema(sink.name, self.KIND, self._codec.schema)
         self._fresh, self._run = fresh, ""
         refuse_nested_key(sink, self._codec.schema)

@@ -21,6 +21,7 @@ from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.annotations import kind_of, optional
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.fields import opened
+from penstock.kinds.identity import text_spelling
 from penstock.kinds.kind import Kind
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
@@ -203,6 +204,10 @@ class TableSink(BoundSink):
         self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
         self._table = EventTable(name or sink.name, sink.stream.event_type, sink.key, database)
+        annotations = field_types(sink.stream.event_type, annotated=True)
+        spellings = ((self._table.names.index(name), text_spelling(annotations[name])) for name in sink.key)
+        self._spellings = {place: spell for place, spell in spellings if spell is not None}
+        """By column of the key, what gives equal values one text, where a table holds texts."""
         self._nested = [field for field, kind in self._table.kinds.items() if kind is None]
         refuse_optional_key(sink, self._codec.schema)
         for identifier in (*(name or sink.name).split("."), *self._table.names):
@@ -370,6 +375,8 @@ class TableSink(BoundSink):
         for path in staged:
             for batch in batches_in(path, self._codec.staged):
                 columns = [_values(batch.column(name), kind) for name, kind in self._table.kinds.items()]
+                for place, spell in self._spellings.items():
+                    columns[place] = list(map(spell, columns[place]))
                 yield from zip(*columns, strict=True)
 
     def _again(self, do: "_Work[Result]", *, reading: bool = False) -> Result:
