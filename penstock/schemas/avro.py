@@ -20,7 +20,7 @@ from penstock.kinds.annotations import choices, optional, plain, scalar_of
 from penstock.kinds.coding import convert, to_builtins
 from penstock.kinds.event import Event, field_types
 from penstock.schemas.names import is_defined
-from penstock.schemas.schema import Schema, Values, made_type, zoned
+from penstock.schemas.schema import Schema, Values, default_of, made_type, zoned
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -211,8 +211,6 @@ def _given(field: dict[str, Any], python: Any) -> Any:
     if "default" not in field:
         return msgspec.NODEFAULT
     if plain(python) is bytes and isinstance(field["default"], str):
-        return field["default"].encode("latin-1")
-    try:
-        return convert(field["default"], python, strict=False)
-    except msgspec.ValidationError:  # such as a number of days for a date
-        return msgspec.NODEFAULT
+        text = field["default"]  # a letter for a byte
+        return text.encode("latin-1") if all(ord(letter) < 256 for letter in text) else msgspec.NODEFAULT
+    return default_of(field["default"], python)

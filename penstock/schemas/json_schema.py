@@ -12,7 +12,7 @@ from penstock.kinds.coding import json_schema as schema_of_event
 from penstock.kinds.event import Event
 from penstock.kinds.fields import floats_of, refuse_unwritable
 from penstock.kinds.table import kinds
-from penstock.schemas.schema import Schema, Values, made_type
+from penstock.schemas.schema import Schema, Values, default_of, made_type
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 SCALARS = {"string": str, "integer": int, "number": float, "boolean": bool}
@@ -131,10 +131,12 @@ class _Reading:
         fields: list[tuple[str, Any, Any]] = []
         for field, described in kind["properties"].items():
             python = self.python(described, field.title(), inside)
+            given = described.get("default") if isinstance(described, dict) else None
+            default = msgspec.NODEFAULT if given is None else default_of(given, python)
             if field in required:
                 fields.append((field, python, msgspec.NODEFAULT))
-            elif "default" in described and described["default"] is not None:
-                fields.append((field, python, convert(described["default"], python, strict=False)))
+            elif default is not msgspec.NODEFAULT:
+                fields.append((field, python, default))
             else:
                 fields.append((field, python | None, None))
         return made_type("".join(part.title() if part.islower() else part for part in name.split()), fields)

@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from penstock.errors import EventSchemaError
 from penstock.extras import needs
+from penstock.kinds.coding import convert
 from penstock.kinds.event import Event
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
@@ -55,7 +57,10 @@ class Schema(msgspec.Struct, frozen=True):
             EventSchemaError: the schema has a type that no event can hold, or is not valid in its format.
             MissingExtraError: the library for the format is not installed.
         """
-        made: type[Event] = _format(self.kind).event_type_of(self)
+        try:
+            made: type[Event] = _format(self.kind).event_type_of(self)
+        except (TypeError, AttributeError, ValueError, LookupError, RecursionError) as error:  # of a part that has another form
+            raise EventSchemaError(f"The schema has a part that is not of its format ({error!r}): {self.text[:200]}") from error
         return made
 
     def reader(self) -> Callable[[bytes], Values | bytes]:
@@ -104,6 +109,14 @@ def made_type(name: str, fields: Iterable[tuple[str, Any, Any]]) -> type[Event]:
     body |= {"__annotations__": {names[field]: kind for field, kind, _ in ordered}, "__module__": __name__}
     renamed = {python: field for field, python in names.items() if python != field}
     return new_class(name, (Event,), {"rename": renamed or None}, lambda namespace: namespace.update(body))
+
+
+def default_of(given: Any, kind: Any) -> Any:
+    """Return a schema's default as a value of a type; ``msgspec.NODEFAULT`` if it is of another type."""
+    try:
+        return convert(given, kind, strict=False)
+    except msgspec.ValidationError:  # such as a number of days for a date
+        return msgspec.NODEFAULT
 
 
 def _similar(name: str) -> str:

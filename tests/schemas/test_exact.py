@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta, timezone
 import pytest
 
 from penstock import Event
+from penstock.errors import EventSchemaError
 from penstock.schemas import Schema
 from penstock.schemas.exact import exact_writer
 
@@ -99,3 +100,34 @@ def test_fields_may_have_names_that_python_does_not_take(names):
     made = schema.event_type()
     assert set(made.__struct_encode_fields__) == set(names)
     assert len(set(made.__struct_fields__)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        {"properties": None},
+        {"type": "object", "properties": {"a": {"type": "integer"}}, "required": 5},
+        {"type": "object", "properties": {"a": {"anyOf": None}}},
+        {"type": "object", "properties": {"a": {"$ref": 5}}},
+        {"type": "object", "properties": {"a": {"type": {}}}},
+        {"type": "object", "properties": {"a": 5}},
+        {"type": "object", "properties": []},
+    ],
+    ids=json.dumps,
+)
+def test_a_schema_that_is_none_is_refused_in_a_sentence(text):
+    with pytest.raises(EventSchemaError, match="schema|Schema"):
+        Schema("JSON", json.dumps(text)).event_type()
+
+
+def test_a_default_of_another_type_is_none():
+    described = {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "default": "x"}, "b": {"type": "integer", "default": 5}},
+    }
+    made = Schema("JSON", json.dumps(described)).event_type()()
+    assert (made.a, made.b) == (None, 5)
+    field = {"name": "v", "type": "bytes", "default": "\u20ac"}
+    schema = Schema("AVRO", json.dumps({"type": "record", "name": "Row", "fields": [field]}))
+    with pytest.raises(TypeError, match="required argument 'v'"):
+        schema.event_type()()
