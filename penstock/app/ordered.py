@@ -16,6 +16,7 @@ from penstock.app.stream import Emission
 from penstock.app.window.windowed import Windowed
 from penstock.app.window.windowing import SECOND, microseconds, moment, of_watermark
 from penstock.errors import LateEventError, TopologyError
+from penstock.kinds.defaults import maker
 from penstock.kinds.event import Event
 
 REARMED_AT_MOST = 1000
@@ -181,7 +182,7 @@ def in_order(element: Element, fields: Sequence[str]) -> Element:
     ]
     made: Any = msgspec.defstruct(
         prototype.__name__,
-        [("inner", prototype, msgspec.field(default_factory=prototype)), *held],
+        [("inner", prototype, msgspec.field(default_factory=maker(prototype))), *held],
         bases=(Ordered,),
         module=prototype.__module__,
         dict=True,

@@ -1,6 +1,6 @@
 """Prototypes whose timer does several steps in one call, each of which may fail independently."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from penstock.app.element import Emitted, ProcessingElement
@@ -46,6 +46,18 @@ class Stepwise(ProcessingElement):
 
     def without_result(self, event: Any) -> Emitted:
         """Process an event but skip the result that it completes, because computing that has failed."""
+        raise NotImplementedError
+
+    def batch_steps(self) -> Sequence[int]:
+        """Return what ``on_batch`` has to do, as steps each of which may fail independently; none if it is one step."""
+        return ()
+
+    def batch_step(self, step: int) -> Iterable[Emission]:
+        """Do one step of ``on_batch``."""
+        raise NotImplementedError
+
+    def skip_batch_step(self, step: int) -> None:
+        """Skip a step of ``on_batch`` that has failed."""
         raise NotImplementedError
 
     def undo(self) -> Callable[[], None] | None:

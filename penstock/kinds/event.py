@@ -9,6 +9,7 @@ from typing import Any, dataclass_transform
 import msgspec
 
 from penstock.errors import EventSchemaError
+from penstock.kinds.defaults import changeable_defaults
 from penstock.kinds.table import kind_of_type, kinds
 
 
@@ -63,6 +64,11 @@ def check_event_type(event_type: Any) -> None:
     for name, annotation in fields.items():
         for path, bad in _unsupported(annotation, f"{event_type.__name__}.{name}"):
             raise EventSchemaError(f"Field {path} has type {_type_name(bad)}; a field may be {allowed()}.")
+    for name in changeable_defaults(event_type):
+        raise EventSchemaError(
+            f"Field {event_type.__name__}.{name} has a default that can be changed, and that all events would share: write "
+            f"{name}: ... = msgspec.field(default_factory=...)."
+        )
 
 
 def allowed() -> str:

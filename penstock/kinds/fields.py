@@ -26,15 +26,18 @@ def is_flat(annotation: Any) -> bool:
 
 
 def is_flat_event(event_type: type[Event]) -> bool:
-    """Whether all fields of an event are flat, and its values are subject to no further constraint."""
-    return all(map(is_flat, field_types(event_type).values())) and not demanding(event_type)
+    """Whether an event is frozen, all its fields are flat, and its values are subject to no further constraint."""
+    return (
+        event_type.__struct_config__.frozen
+        and all(map(is_flat, field_types(event_type).values()))
+        and not demanding(event_type)
+    )
 
 
 def is_immutable(event_type: type[Event]) -> bool:
     """Whether no function can change an event: it is frozen, and its fields are flat and of built-in kinds."""
     own = {kind.python for kind in kinds() if kind.encode is not None}
-    frozen = event_type.__struct_config__.frozen and is_flat_event(event_type)
-    return frozen and not any(plain(annotation) in own for annotation in field_types(event_type).values())
+    return is_flat_event(event_type) and not any(plain(annotation) in own for annotation in field_types(event_type).values())
 
 
 @cache

@@ -12,6 +12,8 @@ from inspect import isasyncgen
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
+from penstock.app.stream import Emission
+
 Result = TypeVar("Result")
 
 
@@ -55,10 +57,14 @@ async def side_by_side(chains: Iterable[Callable[[], Awaitable[None]]], at_once:
         raise RuntimeError("calls were cancelled from outside, before all were made")
 
 
-async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> CallOutcome:
-    """Await a call for at most ``timeout`` seconds, in a task of its own, so that its cancellation affects no other call."""
+async def outcome(call: Callable[[Any], Any], event: Any, timeout: float, checked: Callable[[Any], Emission]) -> CallOutcome:
+    """Await a call for at most ``timeout`` seconds, in a task of its own, so that its cancellation affects no other call.
+
+    Args:
+        checked: takes each emission as it comes, and returns it as it is to be kept.
+    """
     try:
-        return await asyncio.create_task(_outcome(call, event, timeout))
+        return await asyncio.create_task(_outcome(call, event, timeout, checked))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # all calls are being cancelled, not this one alone
@@ -66,12 +72,12 @@ async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Cal
         return CallOutcome(None, error)
 
 
-async def _outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> CallOutcome:
+async def _outcome(call: Callable[[Any], Any], event: Any, timeout: float, checked: Callable[[Any], Emission]) -> CallOutcome:
     """Await a call within a timeout; errors of the call, and the timeout, become the outcome."""
     try:
         async with asyncio.timeout(timeout) as limit:
             returned = call(event)
-            return CallOutcome([emission async for emission in returned] if isasyncgen(returned) else await returned)
+            return CallOutcome([checked(emission) async for emission in returned] if isasyncgen(returned) else await returned)
     except TimeoutError as error:
         late = TimeoutError(f"it took longer than {timeout:g} s, which is the timeout= of the element")
         return CallOutcome(None, late if limit.expired() else error)

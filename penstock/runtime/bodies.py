@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.app.element import Element, overrides
 from penstock.errors import EmissionError
+from penstock.kinds.defaults import maker
 from penstock.runtime.awaiting import CallOutcome, outcome, run, side_by_side
 from penstock.runtime.codec import Codec
 from penstock.runtime.emitter import Emitter
@@ -29,7 +30,7 @@ def run_event_body(
         handed: copies of the events, which the element may change.
     """
     tally.come(handed_to(element.name), batch.lineage)
-    instance = element.prototype() if element.prototype else None
+    instance = maker(element.prototype)() if element.prototype else None
     handle = instance.on_event if instance else element.body
     emitter = Emitter(element, wiring, batch.lineage, tally.partition)
     events, counted = batch.events(wiring), tally.element(element.name)
@@ -38,7 +39,7 @@ def run_event_body(
         element.prepare()
         if element.asynchronous:
             with counted.timed_together(len(events)):  # make all calls first; the loop below takes their outcomes
-                handle, handed = CallOutcome.get, _outcomes(element, handle, handed, tally.log)
+                handle, handed = CallOutcome.get, _outcomes(element, handle, handed, tally.log, emitter)
         else:
             rows = counted.timed(range(len(events)))
         for row in rows:
@@ -59,14 +60,16 @@ def run_event_body(
     return list(emitter.batches())
 
 
-def _outcomes(element: Element, call: Callable[[Any], Any], events: list[Any], log: Lines) -> list[CallOutcome]:
+def _outcomes(
+    element: Element, call: Callable[[Any], Any], events: list[Any], log: Lines, emitter: Emitter
+) -> list[CallOutcome]:
     """Make an asynchronous call for each event, as many concurrently as the element allows; returns their outcomes."""
     assert element.timeout is not None
     outcomes: list[Any] = [None] * len(events)
 
     async def handle(row: int, timeout: float = element.timeout) -> None:
         with working(AtWork(log, element.name)):
-            outcomes[row] = await outcome(call, events[row], timeout)
+            outcomes[row] = await outcome(call, events[row], timeout, emitter.checked)
 
     run(side_by_side((partial(handle, row) for row in range(len(events))), element.concurrency))
     return outcomes

@@ -147,7 +147,7 @@ class Container:
         with working(self._work.of(identity)):
             for row in rows:
                 context = instance.state._context = self._context.of_its_own(instance.due)
-                result = await outcome(instance.state.on_event, batch.delivery.events[row], timeout)
+                result = await outcome(instance.state.on_event, batch.delivery.events[row], timeout, self._emitter.checked)
                 try:
                     emissions = self._emitter.collect(result.get())
                     instance.due = context.due
@@ -267,7 +267,32 @@ class Container:
             finally:
                 self._work.muted = False
         self._restore(identity, len(self._batch.identities))
-        self._stage.letters.write_uncaused(self.element, error, born)
+        if not self._end_batch_by_steps(identity, born):
+            self._stage.letters.write_uncaused(self.element, error, born)
+
+    def _end_batch_by_steps(self, identity: bytes, born: int) -> bool:
+        """Do each step of ``on_batch`` alone, and write a dead letter for each that fails; returns whether there are any."""
+        state = self._live[identity].state
+        steps = state.batch_steps() if self._calls_back and isinstance(state, Stepwise) else ()
+        for step in steps:
+            instance = self._live[identity]
+            before, key = self._instances.encode(instance), instance.state.key
+            self._context.due = instance.due
+            try:
+                emissions = self._emitter.collect(instance.state.batch_step(step))
+                self._instances.check_storable(identity, instance)
+            except FAULTS as error:
+                self._instances.adopt(identity, key, self._instances.decode(before))
+                self._live[identity].state.skip_batch_step(step)
+                self._stage.letters.write_uncaused(self.element, error, born)
+            else:
+                self._emitter.add_uncaused(emissions, born)
+        instance = self._live[identity]
+        self._context.due = instance.due
+        if steps:
+            instance.state.rearm()
+            instance.due = self._context.due
+        return bool(steps)
 
     def _is_untouched(self, identity: bytes) -> bool:
         """Whether the micro-batch applied no event to an instance; if so, removes it from the touched instances."""
@@ -348,23 +373,34 @@ class Container:
     def _restore(self, identity: bytes, before: int) -> None:
         """Restore an instance to its state before a row of the batch, by replaying events on its stored or last saved state.
 
-        The result is saved after a long replay, so that many failures of one key do not replay the same events each time.
+        The result is saved after a long replay, so that many failures of one key do not replay the same events each time. An
+        event that fails only when it is replayed becomes a dead letter, without its emissions.
         """
         batch = self._batch
         key, saved = self._live[identity].state.key, batch.saved.get(identity)
-        if saved is None:
-            instance = self._instances.before(identity)
-            rows = [row for row in batch.rows_of(identity) if row < before and row not in batch.failed]
-        else:
-            instance, rows = self._instances.decode(saved.content), saved.since
-        self._instances.adopt(identity, key, instance)
-        for row in rows:
-            self._apply_again(identity, row)
+        rows = saved.since if saved else [row for row in batch.rows_of(identity) if row < before and row not in batch.failed]
+        is_restored = False
+        while not is_restored:
+            instance = self._instances.decode(saved.content) if saved else self._instances.before(identity)
+            self._instances.adopt(identity, key, instance)
+            is_restored = self._replay(identity, rows)
         instance.touched = self._context.now
         if saved is None or len(rows) * BYTES_PER_REPLAY >= len(saved.content):
             with suppress(StateError):
                 self._instances.check_storable(identity, instance)
                 batch.saved[identity] = _Saved(self._instances.encode(instance), [])
+
+    def _replay(self, identity: bytes, rows: list[int]) -> bool:
+        """Replay events on an instance; returns False at the first one that fails, which is then no longer among the rows."""
+        for row in rows:
+            try:
+                self._apply_again(identity, row)
+            except FAULTS as error:
+                self._batch.failed[row] = Failure.of(error)
+                self._emitter.drop([row])
+                rows.remove(row)
+                return False
+        return True
 
     def _apply_again(self, identity: bytes, row: int) -> None:
         """Replay an event on the live instance. Its emissions are dropped, for they were collected the first time."""

@@ -39,21 +39,22 @@ class Emitter:
         """
         if result is None:
             return ()
-        try:
-            emissions = [result] if isinstance(result, Emission) else list(result)
-        except TypeError:
-            if isinstance(result, Event) or isawaitable(result) or isasyncgen(result):
-                self._refuse(result)
-            raise
-        for index, emission in enumerate(emissions):
-            checked = self._checked.get(emission.stream) if type(emission) is Emission else None
-            if checked is None:
-                self._refuse(emission)
-            else:
-                event = checked(emission.event)
-                if event is not emission.event:
-                    emissions[index] = Emission(emission.stream, event)
-        return emissions
+        if isinstance(result, Event) or isawaitable(result) or isasyncgen(result):
+            self._refuse(result)
+        # Each is checked as it comes: the hook may go on to change a list that it has emitted.
+        return list(map(self.checked, (result,) if isinstance(result, Emission) else result))
+
+    def checked(self, emission: Any) -> Emission:
+        """Check an emission; where its event holds lists, dicts or events, return it with a copy of the event.
+
+        Raises:
+            EmissionError, msgspec.ValidationError: as `collect`.
+        """
+        checked = self._checked.get(emission.stream) if type(emission) is Emission else None
+        if checked is None:
+            self._refuse(emission)
+        event = checked(emission.event)
+        return emission if event is emission.event else Emission(emission.stream, event)
 
     def add(self, emissions: Sequence[Emission], cause: int) -> None:
         """Add emissions that an event caused, given its index among the causes."""

@@ -10,6 +10,7 @@ from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise
 from penstock.errors import StateError
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
+from penstock.kinds.defaults import maker
 from penstock.runtime.earlier import EarlierReader
 from penstock.runtime.instance import Instance, decode_shallow
 from penstock.runtime.kept import reads_back, surely_kept
@@ -30,7 +31,7 @@ class LiveInstances:
     def __init__(self, element: Element, wiring: Wiring, pages: Pages, context: InstanceContext, clock: float | None) -> None:
         assert element.prototype is not None
         prototype: type[ProcessingElement] = element.prototype
-        self._element, self._prototype = element, prototype
+        self._element, self._prototype, self._made = element, prototype, maker(prototype)
         self.key, self._context, self._clock = wiring.keys[element.name], context, clock
         self.pages = pages
         self.decode: Callable[[Any], Instance[Any]] = msgpack_decoder(Instance[prototype]).decode  # type: ignore[valid-type]
@@ -76,7 +77,7 @@ class LiveInstances:
         if entry is None:
             every, clock = self._element.every, self._clock
             interval = None if every is None else ((clock or 0.0) // every + 1) * every
-            entry = Instance(self._prototype(), self._context.now, None, interval, self._form)
+            entry = Instance(self._made(), self._context.now, None, interval, self._form)
         return entry
 
     def before(self, identity: bytes) -> Instance[Any]:

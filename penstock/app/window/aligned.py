@@ -216,7 +216,7 @@ class Aligned(Spans):
             end = start + windowing.size_us
             if end > self._fired:
                 if start not in self.open:
-                    self.open[start] = WindowPart(self.body(), end)
+                    self.open[start] = WindowPart(self._made(), end)
                 return [start]
         spans = [(start, windowing.end(start)) for start in windowing.starts(time)]
         oldest = self._fired - windowing.allowed_us
@@ -226,7 +226,7 @@ class Aligned(Spans):
         self._context.late_in_part += len(live) < len(spans)
         for start, end in live:
             if start not in self.open:
-                self.open[start] = WindowPart(self.body(), end, closed=end <= self._fired)
+                self.open[start] = WindowPart(self._made(), end, closed=end <= self._fired)
         return [start for start, _ in live]
 
 
@@ -257,7 +257,7 @@ class Panes(Windowed):
         self._context.late_in_part += first_end <= self._fired
         part = self.open.get(start)
         if part is None:
-            part = self.open[start] = WindowPart(self.body(), end)
+            part = self.open[start] = WindowPart(self._made(), end)
             self.rearm()
         yield from emissions(self._enter(part.state, start, end).on_event(event))
 
@@ -315,7 +315,7 @@ class Panes(Windowed):
         states = [self.open[pane].state for pane in panes[: bisect_left(panes, end)]]
         if issubclass(self.body, Reducing) and self.body.merges_apart:
             return self._enter(self.body.merged(states), start, end)
-        whole = self._enter(self.body(), start, end)
+        whole = self._enter(self._made(), start, end)
         for state in states:
             whole.merge(copied(state))  # a copy: merge may keep parts of it, and other windows need the pane unchanged
         return self._enter(whole, start, end)

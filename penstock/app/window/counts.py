@@ -104,7 +104,7 @@ class Counted(Windowed):
         windowing: Count = self.windowing
         time = self._time(event)
         if not self.parts or self.parts[-1].seen == windowing.every:
-            self.parts.append(Events(self.body(), time, time))
+            self.parts.append(Events(self._made(), time, time))
         part = self.parts[-1]
         part.seen, part.last, self.unsaid = part.seen + 1, time, self.unsaid + 1
         yield from emissions(self._enter(part.state, part.first, time).on_event(event))
@@ -124,7 +124,7 @@ class Counted(Windowed):
         first, last = self.parts[0].first, self.parts[-1].last
         whole = self.parts[0].state
         if len(self.parts) > 1:
-            whole = self._enter(self.body(), first, last)
+            whole = self._enter(self._made(), first, last)
             for part in self.parts:
                 whole.merge(copied(part.state))
         state = self._enter(whole, first, last)

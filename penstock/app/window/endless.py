@@ -122,7 +122,7 @@ class ByTime(Windowed):
             raise self._late(time)
         part = self.open.get(start)
         if part is None:
-            part = self.open[start] = WindowPart(self.body(), start + every)
+            part = self.open[start] = WindowPart(self._made(), start + every)
         yield from emissions(self._enter(part.state, start, part.end).on_event(event))
         self.rearm()
 
@@ -155,7 +155,7 @@ class ByTime(Windowed):
         part = self.open.pop(start)
         whole = self.whole
         if whole is None:
-            whole = self.whole = Events(self.body(), start, part.end)
+            whole = self.whole = Events(self._made(), start, part.end)
         whole.last = part.end
         self._enter(whole.state, whole.first, whole.last).merge(self._enter(part.state, start, part.end))
         return whole
@@ -199,7 +199,7 @@ class ByCount(Windowed):
         time = self._time(event)
         whole = self.whole
         if whole is None:
-            whole = self.whole = Events(self.body(), time, time)
+            whole = self.whole = Events(self._made(), time, time)
         whole.seen, whole.last = whole.seen + 1, time
         yield from emissions(self._enter(whole.state, whole.first, time).on_event(event))
 

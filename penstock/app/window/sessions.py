@@ -78,7 +78,7 @@ class Sessions(Spans):
             raise self._late(time)
         # The earliest session takes in the others, in the order of their times.
         first = min([time, *joined])
-        whole = self.open.pop(joined[0]) if joined else WindowPart(self.body(), end)
+        whole = self.open.pop(joined[0]) if joined else WindowPart(self._made(), end)
         self._enter(whole.state, first, whole.end)
         for start in joined[1:]:
             other = self.open.pop(start)

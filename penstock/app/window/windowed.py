@@ -18,9 +18,9 @@ from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowing import SECOND, Window, Windowing, microseconds, moment, of_watermark
 from penstock.errors import LateEventError
-from penstock.kinds.annotations import kind_of
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
-from penstock.kinds.event import field_types
+from penstock.kinds.defaults import maker
+from penstock.kinds.fields import is_immutable
 
 Body = TypeVar("Body")
 
@@ -65,6 +65,10 @@ class Windowed(Stepwise):
     def _fired(self) -> int:
         """The watermark up to which windows have been closed; an event of a window that ended before it is late."""
         return of_watermark(self._context.fired)
+
+    def _made(self) -> Any:
+        """Return the state of a new window."""
+        return maker(self.body)()
 
     def _enter(self, state: Any, start: int, end: int) -> Any:
         """Set the key, the context and the window on a window's state, before one of its hooks is called; returns the state."""
@@ -118,7 +122,7 @@ class Spans(Windowed):
         return self._hand(starts[0], event) if len(starts) == 1 else self._hand_to_all(starts, event)
 
     def _hand_to_all(self, starts: list[int], event: Any) -> Iterator[Emission]:
-        flat = _is_flat(cast(Any, type(event)))
+        flat = _is_immutable(cast(Any, type(event)))
         for number, start in enumerate(starts):
             # Each window gets its own copy: a state may keep the event, and change it.
             yield from emissions(self._hand(start, copied(event) if number and not flat else event))
@@ -135,19 +139,33 @@ class Spans(Windowed):
 
     def on_batch(self) -> Iterator[Emission]:
         """Emit early results of open windows, and new results of closed windows that got late events."""
-        touched, self.touched = sorted(self.touched), set()
-        has_on_close, has_on_batch = (overrides(self.body, hook) for hook in ("on_close", "on_batch"))
-        for start in touched:
-            part = self.open.get(start)
-            if part is None:
-                continue
-            state = self._enter(part.state, start, part.end)
-            if part.again and has_on_close:
-                yield from emissions(state.on_close())
-            elif has_on_batch and (part.again or not part.closed):
-                yield from emissions(state.on_batch())
-            part.again = False
+        for start in self.batch_steps():
+            yield from self.batch_step(start)
         self.rearm()
+
+    def batch_steps(self) -> list[int]:
+        """Return the starts of the windows that got an event."""
+        return sorted(self.touched)
+
+    def batch_step(self, start: int) -> Iterable[Emission]:
+        """Return the early result of a window, or its new one if it has closed and got a late event."""
+        part = self.open.get(start)
+        was_closed_again = part is not None and part.again
+        self.skip_batch_step(start)
+        if part is None:
+            return ()
+        state = self._enter(part.state, start, part.end)
+        if was_closed_again and overrides(self.body, "on_close"):
+            return emissions(state.on_close())
+        if overrides(self.body, "on_batch") and (was_closed_again or not part.closed):
+            return emissions(state.on_batch())
+        return ()
+
+    def skip_batch_step(self, start: int) -> None:
+        """Note that a window's events of this micro-batch have had their result, or get none."""
+        self.touched.discard(start)
+        if start in self.open:
+            self.open[start].again = False
 
     def is_due(self) -> bool:
         """Whether the watermark has passed the end of a window, or the time until which a closed one is kept."""
@@ -228,10 +246,7 @@ class Events(msgspec.Struct, Generic[Body], array_like=True):
     seen: int = 0
 
 
-@lru_cache
-def _is_flat(event_type: Any) -> bool:
-    """Whether events of a type hold only immutable values."""
-    return all(map(kind_of, field_types(event_type).values()))
+_is_immutable = lru_cache(is_immutable)
 
 
 def copied(state: Any) -> Any:

@@ -40,6 +40,10 @@ def microseconds(moment: datetime) -> int:
     ) * SECOND + since.microseconds  # a float would be a microsecond off from 2243 on
 
 
+EARLIEST, LATEST = (microseconds(at.replace(tzinfo=UTC)) for at in (datetime.min, datetime.max))
+"""The first and the last time that there is, in microseconds since the epoch."""
+
+
 def of_watermark(mark: float | None) -> int:
     """Convert a watermark from seconds to microseconds; without one, return a time before all events."""
     return -FOREVER if mark is None else round(mark * SECOND)

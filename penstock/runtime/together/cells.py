@@ -56,7 +56,7 @@ the watermark up to which windows have closed; times in microseconds."""
 def _panes(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
     """Put each event into its pane. Instances with an event whose windows have all closed are left out."""
     starts: Ints = windowing.last_start(times)
-    rows = _rows_beside(starts + windowing.size_us <= fired, instances, len(states))
+    rows = rows_beside(starts + windowing.size_us <= fired, instances, len(states))
     partly = int((starts[rows] + windowing.every_us <= fired).sum())
     return Cells(rows, *_by_start(windowing, starts[rows], instances[rows], states), partly)
 
@@ -67,7 +67,7 @@ def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[
     before = (windowing.size_us - 1) // windowing.every_us * windowing.every_us
     first = starts - before
     first = np.where(first + windowing.size_us > times, first, first + windowing.every_us)
-    beside = _rows_beside(first + windowing.size_us <= fired, instances, len(states))
+    beside = rows_beside(first + windowing.size_us <= fired, instances, len(states))
     if len(beside) * (before // windowing.every_us + 1) > MOST:
         raise OneByOne
     # From the last window of each event, go back step by step, with the events that lie in the earlier window, too.
@@ -96,7 +96,7 @@ def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[A
 def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
     """Put each event into a session. Instances with a late event, or whose sessions may merge, are left out."""
     gap = windowing.gap_us
-    rows = _rows_beside(times + gap <= fired, instances, len(states))
+    rows = rows_beside(times + gap <= fired, instances, len(states))
     rows = rows[np.lexsort((times[rows], instances[rows]))]
     times, owners = times[rows], instances[rows]
     # A session begins where the instance changes, or where a gap lies before the event.
@@ -138,7 +138,7 @@ def _grows(times: list[int], known: tuple[int, int] | None, gap: int) -> bool:
     return True
 
 
-def _rows_beside(late: Bools, instances: Ints, number: int) -> Ints:
+def rows_beside(late: Bools, instances: Ints, number: int) -> Ints:
     """Return the rows of the instances that have no late event; a late event needs its whole instance handled singly."""
     if not late.any():
         return np.arange(len(late))

@@ -10,12 +10,14 @@ from penstock.app.element import Element, InstanceContext
 from penstock.app.stepwise import field_of
 from penstock.app.stream import Source
 from penstock.app.window.aggregate import Reducing
+from penstock.app.window.sessions import Session
 from penstock.app.window.windowed import Windowed, WindowPart
-from penstock.app.window.windowing import microseconds, of_watermark
+from penstock.app.window.windowing import EARLIEST, LATEST, microseconds, of_watermark
+from penstock.kinds.defaults import maker
 from penstock.runtime.instance import Instance
 from penstock.runtime.letters import FAULTS
 from penstock.runtime.together.adding import Adding, Ints, States, adding
-from penstock.runtime.together.cells import Cells, WindowCells, kind_of_windows
+from penstock.runtime.together.cells import Cells, WindowCells, kind_of_windows, rows_beside
 
 FEW = 32
 """Deliveries with fewer events are handled one by one, which is as fast."""
@@ -31,6 +33,7 @@ class Together:
         self._prototype: type[Windowed] = element.body
         self._kind, self._ways, self._context = kind, ways, context
         self._body: Any = self._prototype.body
+        self._made = maker(self._prototype.body)
         [stream] = element.inputs
         time = stream.event_time if isinstance(stream, Source) else None
         self._from_source = time is not None and time.field == field_of(self._prototype.time_of)
@@ -56,7 +59,9 @@ class Together:
                 times = self._times(events)
             states = [instance.state for instance in instances]
             fired = of_watermark(self._context.fired)
-            cells = self._kind.divide(self._prototype.windowing, times, numbers, states, fired)
+            rows = rows_beside(self._is_far(times), numbers, len(states))
+            cells = self._kind.divide(self._prototype.windowing, times[rows], numbers[rows], states, fired)
+            cells = cells._replace(rows=rows[cells.rows])
             made = self._added([events[row] for row in cells.rows.tolist()], times[cells.rows], cells, states)
         except FAULTS:  # no state has been changed; the faulty event shows when they are applied one by one
             return taken
@@ -64,6 +69,14 @@ class Together:
         self._context.late_in_part += cells.late_in_part
         taken[cells.rows] = True
         return taken
+
+    def _is_far(self, times: Ints) -> NDArray[np.bool_]:
+        """Whether an event's windows may lie outside the years 1 to 9999, which shows when they are handed the event."""
+        windowing: Any = self._prototype.windowing
+        longest = windowing.gap_us if isinstance(windowing, Session) else windowing.size_us
+        margin = 2 * longest + windowing.allowed_us
+        is_far: NDArray[np.bool_] = (times < EARLIEST + margin) | (times > LATEST - margin)
+        return is_far
 
     def _times(self, events: Sequence[Any]) -> Ints:
         """Read the events' times, in microseconds."""
@@ -98,7 +111,7 @@ class Together:
         for place, *states in zip(cells.places, *made, strict=True):
             instance = instances[place.instance]
             windows = instance.state.open
-            part = WindowPart(self._body(), place.end) if place.known is None else windows[place.known]
+            part = WindowPart(self._made(), place.end) if place.known is None else windows[place.known]
             for name, state in zip(names, states, strict=True):
                 setattr(part.state, name, state)
             context.due = instance.due
