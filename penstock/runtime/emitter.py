@@ -39,22 +39,24 @@ class Emitter:
         """
         if result is None:
             return ()
-        if isinstance(result, Event) or isawaitable(result) or isasyncgen(result):
-            self._refuse(result)
-        # Each is checked as it comes: the hook may go on to change a list that it has emitted.
-        return list(map(self.checked, (result,) if isinstance(result, Emission) else result))
+        try:
+            emitted = (result,) if type(result) is Emission else iter(result)
+        except TypeError:
+            if isinstance(result, Event) or isawaitable(result) or isasyncgen(result):
+                self._refuse(result)
+            raise
+        emissions: list[Emission] = []
+        for emission in emitted:  # each is checked as it comes: the hook may go on to change a list that it has emitted
+            if type(emission) is not Emission or emission.stream not in self._checked:
+                self._refuse(emission)
+            event = self._checked[emission.stream](emission.event)
+            emissions.append(emission if event is emission.event else Emission(emission.stream, event))
+        return emissions
 
     def checked(self, emission: Any) -> Emission:
-        """Check an emission; where its event holds lists, dicts or events, return it with a copy of the event.
-
-        Raises:
-            EmissionError, msgspec.ValidationError: as `collect`.
-        """
-        checked = self._checked.get(emission.stream) if type(emission) is Emission else None
-        if checked is None:
-            self._refuse(emission)
-        event = checked(emission.event)
-        return emission if event is emission.event else Emission(emission.stream, event)
+        """Check one emission; see `collect`. Where its event holds lists, dicts or events, it gets a copy of them."""
+        (own,) = self.collect((emission,))
+        return own
 
     def add(self, emissions: Sequence[Emission], cause: int) -> None:
         """Add emissions that an event caused, given its index among the causes."""
