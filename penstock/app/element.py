@@ -154,18 +154,22 @@ class ProcessingElement(msgspec.Struct, dict=True):
 
     @property
     def watermark(self) -> datetime | None:
-        """The watermark: the event time before which no more events are expected; None before the first event."""
+        """The watermark: the event time before which no more events are expected; None before the first event.
+
+        Once the input has ended it is the year 9000, which is after all events.
+        """
         mark = self._context.watermark
-        return None if mark is None else datetime.fromtimestamp(mark, UTC)
+        return None if mark is None else min(datetime.fromtimestamp(mark, UTC), ENDED)
 
     def set_timer(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
         """Request a call of ``on_timer`` at a time, or a duration after now. It replaces an earlier request.
 
-        With ``timers="event"`` the time is compared with the watermark, so only ``at`` is allowed.
+        With ``timers="event"`` the time is compared with the watermark, so only ``at`` is allowed. A time after the end of the
+        input, as a timer asks for that always sets itself again, never comes.
         """
         if at is not None and after is None:
             at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-            self._context.due = at.timestamp()
+            self._context.due = None if self._context.event_time and at >= ENDED else at.timestamp()
         elif after is not None and at is None and not self._context.event_time:
             self._context.due = self._context.now + seconds(after)
         else:
@@ -176,6 +180,8 @@ class ProcessingElement(msgspec.Struct, dict=True):
         self._context.due = None
 
 
+ENDED = datetime(9000, 1, 1, tzinfo=UTC)
+"""What hooks see as the watermark once the input has ended; early enough that a time after it can be computed."""
 HOOKS = ("on_event", "on_batch", "on_timer", "on_interval")
 WINDOW_HOOKS = ("on_event", "on_batch", "on_close", "on_late", "merge")
 """The hooks of a class that is declared with a window. It has no timer hooks, as its timer is the window's end."""

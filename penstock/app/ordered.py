@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from penstock.app.element import Element, ProcessingElement, overrides, refuse_migrate
+from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides, refuse_migrate
 from penstock.app.joins import Held, held_time
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
@@ -20,7 +20,8 @@ from penstock.kinds.defaults import maker
 from penstock.kinds.event import Event
 
 REARMED_AT_MOST = 1000
-"""How often the body's timer may fire in a row without an event in between; bounds timers that set themselves again."""
+"""How often the body's timer may fire in a row, in a micro-batch, without an event in between, as one that always sets itself
+again would. Windows, which close one after the other, are not bounded."""
 
 
 class Ordered(Stepwise):
@@ -43,7 +44,11 @@ class Ordered(Stepwise):
     wake: float | None = None
     """When the body's own timer is due, in seconds since the epoch; None without a timer."""
     in_a_row: int = 0
-    """How often the body's timer has fired since the last event."""
+    """How often the body's timer has fired since the last event, in the present micro-batch."""
+    if TYPE_CHECKING:
+        in_micro_batch: InstanceContext | None = None
+    else:
+        in_micro_batch = None  # without an annotation, so that it is no field of the state
 
     @classmethod
     def meaning(cls) -> dict[str, Any]:
@@ -81,12 +86,12 @@ class Ordered(Stepwise):
         time, name = place
         if name is None:
             self.wake = None
-            self.in_a_row += 1
             with self._as_of(time) as body:
                 if isinstance(body, Stepwise):
                     yield from body.step() if body.is_due() else ()
                     body.rearm()
                 else:
+                    self.in_a_row += 1
                     yield from emissions(body.on_timer())
         else:
             held = getattr(self, name).pop(0)
@@ -125,8 +130,10 @@ class Ordered(Stepwise):
         mark = of_watermark(self._context.watermark)
         heads = [(held[0].time, name) for name, held in self._held().items() if held and held[0].time < mark]
         first = min(heads, default=None)
-        if self.wake is not None and self.in_a_row >= REARMED_AT_MOST and first is None:
-            return None  # a timer that always sets itself again would keep the input from ending
+        if self.in_micro_batch is not self._context:
+            self.in_micro_batch, self.in_a_row = self._context, 0
+        if self.in_a_row >= REARMED_AT_MOST:
+            return first  # a timer that always sets itself again would keep the input from ending
         if self.wake is not None and round(self.wake * SECOND) <= (mark if first is None else first[0]):
             return round(self.wake * SECOND), None
         return first

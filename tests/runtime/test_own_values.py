@@ -284,3 +284,69 @@ def test_an_event_that_fails_only_when_it_is_replayed_is_a_dead_letter():
     driver = run(app, [[Reading("a", x, at(number)) for number, x in enumerate((1, 2, 7, 4))]], dead_letters=True)
     assert sorted(one["error"] for one in driver.dead_letters) == ["ConnectionError: the server is away", "ValueError: seven"]
     assert driver.output("Out")[-1].n == 6
+
+
+# --- the end ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize(("window", "number"), [(Sliding("1 day", "1 min"), 1440), (Sliding("1 h", "1 s"), 3600)], ids=str)
+def test_all_windows_close_at_the_end_in_order_too(ordered, window, number):
+    app, readings, results = built(Number)
+
+    @app.element(readings, key="key", window=window, emits=results, ordered=ordered)
+    class Sum(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, reading):
+            self.n += 1
+
+        def merge(self, other):
+            self.n += other.n
+
+        def on_close(self):
+            return results(self.key, self.n)
+
+    driver = run(app, [THREE[:1]])
+    assert len(driver.output("Out")) == number
+    assert driver.elements["Sum"].instances == {0: 0}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_timer_that_sets_itself_again_ends_with_the_input(ordered):
+    app, readings, results = built(Number)
+
+    @app.element(readings, key="key", emits=results, ordered=ordered, timers="event")
+    class Ticking(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, reading):
+            self.set_timer(at=reading.at)
+
+        def on_timer(self):
+            self.n += 1
+            yield results(self.key, self.n)
+            self.set_timer(at=self.watermark + timedelta(minutes=1))
+
+    driver = run(app, [THREE[:1], [Reading("b", 1, at(600))], [Reading("b", 2, at(700))]], dead_letters=True)
+    assert [row.n for row in driver.output("Out") if row.key == "a"][:3] == [1, 2, 3]
+    assert driver.dead_letters == []
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_timer_that_is_always_due_ends(ordered):
+    app, readings, results = built(Number)
+
+    @app.element(readings, key="key", emits=results, ordered=ordered, timers="event")
+    class Always(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, reading):
+            self.set_timer(at=reading.at)
+
+        def on_timer(self):
+            self.n += 1
+            self.set_timer(at=self.watermark)
+            return results(self.key, self.n)
+
+    assert run(app, [THREE[:2]]).output("Out")
