@@ -128,7 +128,7 @@ class Query:
         self._failure: Exception | None = None
         self._watermark_ms, self._before_ms = 0, 0
         self._greatest: dict[int, int] = {}
-        self._running, self._asked = False, 0
+        self._running, self._asked, self._is_active = False, 0, False
         tracker = SimpleNamespace(currentWatermark=lambda: self._watermark_ms, setWatermark=self._raise)
         self._jsq = SimpleNamespace(streamingQuery=lambda: SimpleNamespace(watermarkTracker=lambda: tracker))
 
@@ -141,7 +141,9 @@ class Query:
 
     @property
     def status(self) -> dict[str, bool]:
-        return {"isTriggerActive": False, "isDataAvailable": False}
+        """As at each poll of a source, a trigger is active for a moment."""
+        self._is_active = not self._is_active
+        return {"isTriggerActive": self._is_active, "isDataAvailable": False}
 
     def exception(self) -> Exception | None:
         self._step()

@@ -1,5 +1,6 @@
 """What a driver that was paused, and that another has followed, leaves alone once it wakes."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from penstock.engine.running.recording import Recording
 from penstock.errors import RunLockedError
 from penstock.runs.layout import Layout
 from penstock.runs.manifest import Manifest
+from penstock.runs.overview import state_of
 from penstock.runs.report import report_of_run
 from penstock.runs.starts import starts_of
 
@@ -96,3 +98,21 @@ def test_a_run_that_is_begun_anew_has_checkpoints_of_its_own(tmp_path):
     last = driver(tmp_path / "run", fresh=True)
     assert not anew.checkpoints.exists()
     assert last.checkpoints not in (anew.checkpoints, earlier.checkpoints)
+
+
+def test_who_has_taken_a_run_over_holds_it_as_others_do(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.engine.running.recording.LOCK_PATIENCE", 0.3)
+    first = Recording(tmp_path / "run")
+    first.prepare(manifest(), fresh=False, inspect=lambda *_: None)
+    other = driver(tmp_path / "run")
+    assert state_of(tmp_path / "run", other.manifest) == "running"
+    first.release()
+    deadline = time.monotonic() + 10
+    while state_of(tmp_path / "run", other.manifest) != "running" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert state_of(tmp_path / "run", other.manifest) == "running"
+    with pytest.raises(RunLockedError, match="Another process is running run"):
+        Recording(tmp_path / "run")
+    other.release()
+    assert state_of(tmp_path / "run", other.manifest) == "stopped"
+    Recording(tmp_path / "run").release()

@@ -142,7 +142,10 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
         with interruptible(), _session(binding, way, live, steering) as spark:
             report = way.stream(spark, watch)
-        recording.write_report(report, options.report)
+        try:
+            recording.write_report(report, options.report)
+        except Exception as error:  # a failure that has stopped the run is told first
+            raise watch.failure or error from error
         if watch.failure is not None:
             raise watch.failure
     except Exception as error:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -57,7 +57,7 @@ REPEATS = 3
 ENDLESS_S = 86_400.0
 CHECKED_S = 2.0
 """Seconds between the checks, where the settings may change, that no other driver has taken the run over."""
-PATIENCE_S = 10.0
+PATIENCE_S, LAST_PATIENCE_S = 10.0, 60.0
 """Seconds that a query may take to end its micro-batch before it is stopped; one that is cut off is repeated later."""
 
 TalliesOf = Callable[[DataFrame, int], list[Tally]]
@@ -126,9 +126,12 @@ class MicroBatches:
             finally:
                 for query in queries:
                     query.stop()
-                with self._lock:  # so a commit that Spark no longer waits for is done, or finds its ledger closed
-                    _close(every)
-                    self._element_log.close()
+                try:
+                    with self._lock:  # so a commit that Spark no longer waits for is done, or finds its ledger closed
+                        _close(every)
+                        self._element_log.close()
+                except Exception as error:  # a failure that has stopped the run is told first
+                    raise watch.failure or error from error
                 every[len(every) - len(groups) :] = groups  # these have the sources in Spark's order
         try:
             self._note_progress(every)
@@ -285,14 +288,11 @@ class MicroBatches:
     ) -> None:
         """Run the last micro-batch of a group, which closes all windows and fires all timers that wait for the watermark.
 
-        If timers on processing time keep the query busy, this only lets it begin no further micro-batch, and is called again
-        when the present one is over.
+        A micro-batch that is under way, as where timers on processing time keep the query busy, is waited for. If that is in
+        vain, the query goes on, and this is called again when it is idle.
         """
         checkpoint = groups[place].checkpoint
-        retime(queries[place], ENDLESS_S)
-        if queries[place].status["isTriggerActive"] or not is_between(checkpoint):
-            return
-        queries[place].stop()
+        _stop_between(queries[place], LAST_PATIENCE_S)
         with self._binding.recording.held():
             if is_between(checkpoint):
                 plan_last(checkpoint)
@@ -461,8 +461,10 @@ class MicroBatches:
 
 
 def _close(groups: list[BoundGroup]) -> None:
-    for group in groups:
-        group.ledger.close()
+    """Close the ledgers of groups, all of them, also where one cannot be."""
+    with ExitStack() as stack:
+        for group in groups:
+            stack.callback(group.ledger.close)
 
 
 def _is_settled(group: BoundGroup) -> bool:
@@ -477,10 +479,13 @@ def _has_read_all(group: BoundGroup) -> bool:
     )
 
 
-def _stop_between(query: StreamingQuery) -> None:
-    """Stop a query between two micro-batches, or after `PATIENCE_S`."""
+def _stop_between(query: StreamingQuery, patience_s: float = PATIENCE_S) -> None:
+    """Stop a query between two micro-batches, or when patience is at its end; then the micro-batch is repeated.
+
+    It must be stopped: its executor of triggers may sleep until the end of the endless interval, whatever that is later.
+    """
     retime(query, ENDLESS_S)  # otherwise the next micro-batch might begin at once
-    patient_until = time.monotonic() + PATIENCE_S
+    patient_until = time.monotonic() + patience_s
     while query.status["isTriggerActive"] and time.monotonic() < patient_until:
         time.sleep(0.01)
     query.stop()

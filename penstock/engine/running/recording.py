@@ -66,7 +66,9 @@ class Recording:
             self.log: BinaryIO = durable.private(self.here / LOG, "ab")
         except OSError as error:
             raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
-        if not take_over:
+        if take_over:  # the fenced process holds the lock until it ends, and then nobody else is to have it
+            threading.Thread(target=self._lock_when_free, daemon=True).start()
+        else:
             try:
                 self._lock()
             except BaseException:
@@ -312,6 +314,10 @@ class Recording:
                     raise
         fcntl.flock(self.log, fcntl.LOCK_UN)
         self.log.close()
+
+    def _lock_when_free(self) -> None:
+        with suppress(OSError, ValueError):  # the log is closed meanwhile
+            fcntl.flock(self.log, fcntl.LOCK_EX)
 
     def _lock(self) -> None:
         """Lock the log file. Spark's JVM and workers inherit it, so a driver that was killed holds
