@@ -1,5 +1,6 @@
 """Mirrors a Kafka topic of results into the spool, from which the adapter serves consumers."""
 
+import logging
 from contextlib import suppress
 from threading import Event as Flag
 
@@ -13,6 +14,8 @@ from penstock.errors import SinkError, SourceError
 from penstock.kinds.coding import json_decoder
 from penstock.kinds.event import Event
 from penstock.kinds.text import key_text
+
+LOG = logging.getLogger("penstock.adapter")
 
 
 class KafkaMirror:
@@ -57,9 +60,13 @@ class KafkaMirror:
         parcels = []
         for message in messages:
             payload, name = message.value(), name_of(message)
-            with suppress(msgspec.DecodeError):  # another program's message, in a shared topic
-                keys = [key_text(self._decode(payload or b""), self._key)] if self._key else None
-                ids = None if name is None else [name]
-                parcels.append(Parcel([payload or b""], [message.timestamp()[1] * 1000], ids, result_keys=keys))
+            try:
+                event = self._decode(payload or b"")
+            except (msgspec.DecodeError, RecursionError) as error:  # another program's, in a shared topic, or a tombstone
+                LOG.warning("Offset %s of %s is no event, and is left out: %s", message.offset(), self._topic.place, error)
+                continue
+            keys = [key_text(event, self._key)] if self._key else None
+            ids = None if name is None else [name]
+            parcels.append(Parcel([payload or b""], [message.timestamp()[1] * 1000], ids, result_keys=keys))
         places = map(place_of, messages)
         self._log.append(parcels, {str(partition): offset + 1 for partition, offset in places})

@@ -1,5 +1,9 @@
 """Names of requests and events, by which repeated ones are recognised, so that a client may safely send again."""
 
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
 import msgspec
 
 from penstock.adapter.body import Parsed, Rejection
@@ -25,6 +29,8 @@ class EventNames:
             raise refusal(400, f"An Idempotency-Key has from 1 to {NAME_LENGTH} characters.")
         if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
             raise refusal(400, f"?id= names no field of {event_type.__name__}.")
+        info = next((info for info in msgspec.structs.fields(event_type) if info.name == field), None)
+        self._says_it = None if info is None or info.required else _decoder(info.encode_name)
 
     def parcel(self, parsed: Parsed) -> Parcel:
         """Return the events with their names, for the store; an event with an unusable id is rejected."""
@@ -34,6 +40,11 @@ class EventNames:
             total = len(parsed.rows) + len(parsed.rejected)
             return Parcel(parsed.payloads, request=Request(self._client, self._key, total, parsed.rows))
         values = [getattr(event, self._field) for event in parsed.events]
+        if self._says_it is not None:  # a default is no id: all events without one would have the same, or never one twice
+            values = [
+                value if self._says_it(payload).id is not msgspec.UNSET else None
+                for value, payload in zip(values, parsed.payloads, strict=True)
+            ]
         good = [row for row, value in enumerate(values) if value is not None and _is_name(str(value))]
         if len(good) < len(values):
             why = f"{self._field} is the event's id, and must have from 1 to {NAME_LENGTH} characters without NUL"
@@ -48,12 +59,43 @@ def _is_name(text: str) -> bool:
     return 1 <= len(text) <= NAME_LENGTH and "\0" not in text
 
 
-def unwrap(body: bytes) -> tuple[str | None, bytes, bool]:
-    """Return the key of a WebSocket message (None without an envelope), its events, and whether these are NDJSON."""
+def unwrap(body: bytes, event_type: type) -> tuple[str | None, bytes, bool]:
+    """Return the key of a WebSocket message (None without an envelope), its events, and whether these are NDJSON.
+
+    Raises:
+        RequestProblem: the message is meant as an envelope, and is none; an event would be made of it that was not sent.
+    """
     key = key_of(body)
     if key is not None:
         return key, bytes(msgspec.json.decode(body, type=_Envelope).events), False
-    return None, body, b"\n" in body.strip() and body.lstrip()[:1] == b"{"
+    try:
+        whole = msgspec.json.decode(body, type=_Meant)
+    except (msgspec.DecodeError, RecursionError):
+        return None, body, b"\n" in body.strip() and body.lstrip()[:1] == b"{" and not _is_one_value(body)
+    own = {info.encode_name for info in msgspec.structs.fields(event_type)}
+    if whole.events is not msgspec.UNSET and "events" not in own:
+        raise refusal(400, "A message with events= has key, which is a text, and events, and nothing else.")
+    return None, body, False
+
+
+def _is_one_value(body: bytes) -> bool:
+    """Whether a text is one value of JSON, which may be written in several lines."""
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _decoder(name: str) -> Callable[[bytes], Any]:
+    """Return a decoder that tells by its ``id`` whether a JSON object has a field of a name."""
+    id_or_none: Any = msgspec.Raw | msgspec.UnsetType
+    return msgspec.json.Decoder(msgspec.defstruct("Said", [("id", id_or_none, msgspec.UNSET)], rename={"id": name})).decode
+
+
+class _Meant(msgspec.Struct):
+    events: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):

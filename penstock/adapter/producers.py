@@ -197,7 +197,7 @@ class Producers:
                 hold.add(len(body))
                 if len(body) > self._limits.body:
                     raise self._too_large()
-                key, events, lines = unwrap(body)
+                key, events, lines = unwrap(body, stream.event_type)
                 names = EventNames(key, socket.query_params.get("id"), stream.event_type, self._client(socket))
                 parcel, rejected = await self._read(stream, events, names, lines)
                 answer: Any = msgspec.to_builtins(await self._accept(stream, parcel, rejected))

@@ -18,6 +18,8 @@ from penstock.client.protocol import (
     Sent,
     Subscription,
     Trouble,
+    address_of,
+    closed,
     headers_of,
     looking_up,
     sending,
@@ -39,7 +41,7 @@ class AsyncClient:
     ) -> None:
         self._patience = patience
         self._http = httpx.AsyncClient(
-            base_url=url, headers=headers_of(token), timeout=timeout, verify=verify, transport=transport
+            base_url=address_of(url), headers=headers_of(token), timeout=timeout, verify=verify, transport=transport
         )
 
     async def __aenter__(self) -> "AsyncClient":
@@ -119,6 +121,7 @@ class AsyncProducer:
         self._client, self._stream, self._id_field = client, stream, id_field
         self._gathering = Gathering(batch_size, flush_timer, rejected)
         self._queue: asyncio.Queue[Event] = asyncio.Queue(waiting)
+        self._putting, self._is_closed = 0, False
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -137,7 +140,13 @@ class AsyncProducer:
     async def put(self, event: Event) -> None:
         """See `Producer.put`."""
         self._gathering.check()
-        await self._queue.put(event)
+        if self._is_closed:
+            raise closed()
+        self._putting += 1
+        try:
+            await self._queue.put(event)
+        finally:
+            self._putting -= 1
 
     async def flush(self) -> None:
         """See `Producer.flush`."""
@@ -145,7 +154,11 @@ class AsyncProducer:
         self._gathering.check()
 
     async def close(self) -> None:
-        """Wait until all events are sent, and end the task."""
+        """Wait until all events are sent, those that other tasks are putting included, and end the task."""
+        self._is_closed = True
+        while self._putting:  # each waits for room in the queue, which there is then
+            await self._queue.join()
+            await asyncio.sleep(0)
         await self._queue.join()
         self._task.cancel()
         self._gathering.check()

@@ -19,6 +19,8 @@ from penstock.client.protocol import (
     Sent,
     Subscription,
     Trouble,
+    address_of,
+    closed,
     headers_of,
     looking_up,
     sending,
@@ -48,7 +50,9 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._patience = patience
-        self._http = httpx.Client(base_url=url, headers=headers_of(token), timeout=timeout, verify=verify, transport=transport)
+        self._http = httpx.Client(
+            base_url=address_of(url), headers=headers_of(token), timeout=timeout, verify=verify, transport=transport
+        )
 
     def __enter__(self) -> "Client":
         return self
@@ -152,6 +156,7 @@ class Producer:
         self._client, self._stream, self._id_field = client, stream, id_field
         self._gathering = Gathering(batch_size, flush_timer, rejected)
         self._queue: queue.Queue[Event | None] = queue.Queue(waiting)
+        self._putting, self._is_closed, self._turn = 0, False, threading.Condition()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -170,10 +175,19 @@ class Producer:
         """Add an event to the queue; blocks only while the queue is full.
 
         Raises:
-            RefusedError: an earlier batch could not be sent.
+            RefusedError: an earlier batch could not be sent, or the producer is closed.
         """
         self._gathering.check()
-        self._queue.put(event)
+        with self._turn:
+            if self._is_closed:
+                raise closed()
+            self._putting += 1
+        try:
+            self._queue.put(event)
+        finally:
+            with self._turn:
+                self._putting -= 1
+                self._turn.notify_all()
 
     def flush(self) -> None:
         """Wait until the adapter has stored all events durably.
@@ -185,8 +199,12 @@ class Producer:
         self._gathering.check()
 
     def close(self) -> None:
-        """Send all remaining events, and end the thread."""
-        self._queue.put(None)
+        """Send all remaining events, those that other threads are putting included, and end the thread."""
+        with self._turn:
+            was_closed, self._is_closed = self._is_closed, True
+            self._turn.wait_for(lambda: not self._putting)
+        if not was_closed:
+            self._queue.put(None)
         self._thread.join()
         self._gathering.check()
 

@@ -11,15 +11,27 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from penstock.errors import RefusedError
+from penstock.errors import ConfigurationError, RefusedError
 from penstock.kinds.text import joined, text_of
 
 Event = Any
 """An event to send: a dict, a `penstock.Event`, or JSON as bytes."""
 
-TRY_AGAIN = (408, 429, 503)
+TRY_AGAIN = (408, 429, 502, 503, 504)
+"""The statuses after which a request is sent again; a proxy answers some of them while the adapter starts anew."""
 PAUSES_S = (0.05, 5.0)
 """The first and the longest pause before a retry, in seconds."""
+
+
+def address_of(url: str) -> str:
+    """Return the address of an adapter.
+
+    Raises:
+        ConfigurationError: it is no URL of HTTP.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"{url} is no address of an adapter: write http://HOST:PORT.")
+    return url
 
 
 class Rejected(msgspec.Struct):
@@ -230,6 +242,11 @@ def stream_path(stream: str) -> str:
 def refused(response: httpx.Response) -> RefusedError:
     """Return the error for a refused request, with the adapter's reason."""
     return RefusedError(_reason(response), response.status_code)
+
+
+def closed() -> RefusedError:
+    """Return the error for an event that is put into a producer that takes no more."""
+    return RefusedError("The producer is closed, so the event was not taken: put it before, or make another producer.", 0)
 
 
 def headers_of(token: str | None) -> dict[str, str]:

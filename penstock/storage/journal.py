@@ -18,7 +18,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from penstock.errors import RunLockedError
+from penstock.errors import PenstockError, RunLockedError
 from penstock.storage import durable
 from penstock.storage.alone import alone, leads_to, lock_of
 from penstock.storage.place import is_local
@@ -174,7 +174,8 @@ class _DiskJournal(Journal):
         with alone(path):
             with suppress(FileNotFoundError):
                 path.rename(_aside(path))
-            self._copy()
+            self._copy(_aside(path))
+            _aside(path).unlink(missing_ok=True)
 
     def append(self, line: bytes) -> None:
         if not self._is_ours():
@@ -187,7 +188,11 @@ class _DiskJournal(Journal):
             raise self._lost()
         self._count += 1
         if self._count > 1 + self._keep * (1 + SPARE):
-            self._shorten()
+            try:
+                self._shorten()
+            except OSError as error:  # as on a full disk: the line is kept, and the next one tries again
+                if isinstance(error, PenstockError):
+                    raise
 
     def close(self) -> None:
         self._file.close()
@@ -197,27 +202,33 @@ class _DiskJournal(Journal):
         return leads_to(self.path, self._file.fileno())
 
     def _shorten(self) -> None:
-        """Shorten the journal, by the steps of a takeover from another process."""
+        """Put a shorter file in the place of the journal's; if that fails, the journal goes on as it is."""
         with alone(self.path):
             if not self._is_ours():
                 raise self._lost()
-            self.path.rename(_aside(self.path))
-            self._file.close()
-            self._copy()
+            before = self._file
+            self._copy(self.path)
+            before.close()
 
-    def _copy(self) -> None:
-        """Make a new file of the journal's name, with the lines that were set aside, and open it."""
-        aside, draft = _aside(self.path), _draft(self.path)
-        lines = self._shortened(list(_whole_lines(aside))) if aside.exists() else []
-        self._file, self._count = durable.private(draft, "wb"), len(lines)
-        self._file.write(b"".join(line + b"\n" for line in lines))
-        durable.sync(self._file)
+    def _copy(self, source: Path) -> None:
+        """Make a new file of the journal's name, with the last lines of another, and open it."""
+        draft = _draft(self.path)
+        lines = self._shortened(list(_whole_lines(source))) if source.exists() else []
+        file = durable.private(draft, "wb")
         try:
+            file.write(b"".join(line + b"\n" for line in lines))
+            durable.sync(file)
             draft.rename(self.path)
         except FileNotFoundError:  # the run was discarded while this process was paused
+            file.close()
             raise self._lost() from None
+        except OSError:
+            with suppress(OSError):
+                file.close()
+            draft.unlink(missing_ok=True)
+            raise
+        self._file, self._count = file, len(lines)
         durable.sync_names(self.path.parent)
-        aside.unlink(missing_ok=True)
 
 
 class _StoreJournal(Journal):

@@ -2,6 +2,7 @@
 test_stores.
 """
 
+import errno
 import fcntl
 import pathlib
 import threading
@@ -250,3 +251,26 @@ def test_a_journal_is_shortened_once_it_has_half_more_than_it_keeps(tmp_path):
         counts.append(len(list(own.lines())))
     assert counts == [1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 5, 6]
     assert sum(int(line) for line in own.lines()) == sum(range(12))
+
+
+@pytest.mark.parametrize("step", ["fsync", "rename"])
+def test_a_journal_that_cannot_be_shortened_goes_on(tmp_path, monkeypatch, step):
+    """As on a disk that is full for a moment."""
+    own = opened(tmp_path / "journal", keep=3)
+    failing = []
+
+    def fail(*_):
+        failing.append(1)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for number in range(40):
+        with monkeypatch.context() as patch:
+            if 10 <= number < 20 and step == "rename":
+                patch.setattr(pathlib.Path, "rename", fail)
+            if 10 <= number < 20 and step == "fsync":
+                patch.setattr(journal.durable, "sync", fail)
+            own.append(b"%d" % number)
+    assert failing
+    assert sum(map(int, journal.lines_of(tmp_path / "journal"))) == sum(range(40))
+    assert len(list(journal.lines_of(tmp_path / "journal"))) < 15
+    assert [path.name for path in tmp_path.iterdir() if "draft" in path.name] == []
