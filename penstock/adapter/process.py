@@ -6,13 +6,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from penstock.errors import PortInUseError
 
 STARTING_S = 30.0
+LISTENS = "Listening on "
+"""What an adapter writes to its log once it takes connections."""
 LEAVING_S = 20.0
 
 
@@ -22,14 +24,19 @@ class AdapterProcess:
     Args:
         arguments: the arguments of ``penstock adapter``.
         log: the file for the adapter's output.
+        say: takes a line about an adapter that has died and is started again.
 
     Raises:
         PortInUseError: the adapter does not start, for whatever reason; has its last line of output as message.
     """
 
-    def __init__(self, arguments: Sequence[str], host: str, port: int, log: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], host: str, port: int, log: Path, say: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._command = [sys.executable, "-m", "penstock", "adapter", *arguments, "--until-stdin-closes"]
-        self._address, self._log = (host, port), log
+        self._address, self._log, self._say = (host, port), log, say
+        self._before = 0
+        """The size of the log before the present process wrote to it."""
         self._run = log.with_suffix(".run")
         """A file that the run locks while it lives. The adapter, which may outlive the run, locks the log."""
         self._leaving = threading.Event()
@@ -45,13 +52,12 @@ class AdapterProcess:
             raise PortInUseError(f"Something listens on {host}:{port} already; stop it, or choose another port with --port.")
         self._start()
         deadline = time.monotonic() + STARTING_S
-        while not self._listens():
+        while not (LISTENS in self._output() and self._listens()):  # another run's adapter may listen there
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
                 self._process.wait()
-                output = self._log.read_text(errors="replace").strip().splitlines()
-                raise PortInUseError((output or ["The adapter did not start."])[-1].removeprefix("penstock: "))
+                raise PortInUseError(self._last_line())
             time.sleep(0.05)
         self._lock = self._run.open("ab")
         fcntl.flock(self._lock, fcntl.LOCK_SH)
@@ -72,17 +78,35 @@ class AdapterProcess:
 
     def _start(self) -> None:
         with self._log.open("a+b") as log:
+            self._before = self._log.stat().st_size
             fcntl.flock(log, fcntl.LOCK_SH)  # the child inherits the lock, and holds it until it ends
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
 
     def _keep_alive(self) -> None:
+        told = None
         while not self._leaving.wait(0.2):
             assert self._process is not None
             if self._process.poll() is not None:
-                self._start()
+                if (why := self._last_line()) != told:
+                    self._say(f"The adapter has ended, and is started again: {why}")
+                    told = why
+                try:
+                    self._start()
+                except OSError as error:  # as too many open files
+                    self._say(f"The adapter cannot be started: {error}")
                 self._leaving.wait(1.0)
+
+    def _output(self) -> str:
+        """Return what the present process has written to the log."""
+        with self._log.open("rb") as log:
+            log.seek(self._before)
+            return log.read().decode(errors="replace")
+
+    def _last_line(self) -> str:
+        lines = self._output().strip().splitlines()
+        return (lines or ["The adapter did not start."])[-1].removeprefix("penstock: ")
 
     def _is_left(self) -> bool:
         """Whether an adapter of a killed run is still here, about to stop."""

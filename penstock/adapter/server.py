@@ -28,7 +28,7 @@ from penstock.runs.gate import TransferGate
 from penstock.web.access import Access
 from penstock.web.exposure import LOOPBACK, check_exposure
 from penstock.web.guard import Guard
-from penstock.web.server import Certificate, Port, Server
+from penstock.web.server import Certificate, Port, Server, url_of
 
 if TYPE_CHECKING:
     from penstock.adapter.mirror import KafkaMirror
@@ -90,7 +90,7 @@ class AdapterOptions:
     @property
     def url(self) -> str:
         """The adapter's URL for clients."""
-        return f"{'http' if self.tls is None else 'https'}://{self.host}:{self.port}"
+        return url_of(self.host, self.port, self.tls)
 
 
 class Adapter:

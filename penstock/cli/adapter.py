@@ -65,6 +65,7 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
     """
     topology = loaded(context, app)[0].topology()
     with needs():
+        from penstock.adapter.process import LISTENS
         from penstock.adapter.server import Adapter, AdapterOptions
         from penstock.adapter.streams import Limits
         from penstock.web.access import Access
@@ -83,7 +84,7 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
             event=given["max_event"],
             held=given["max_held"],
             memory=given["max_memory"],
-            receive=seconds(given["receive_within"]),
+            receive=above_zero("--receive-within", given["receive_within"]),
             answer=seconds(given["answer_within"]),
         ),
         gates=_gates(given["plan"], given["gates"]),
@@ -93,7 +94,14 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
         hosts=given["hosts"],
         leash=given["until_stdin_closes"],
     )
-    Adapter(topology, options).serve(lambda: echo(f"Listening on {options.url}; Ctrl-C stops.", err=True))
+    Adapter(topology, options).serve(lambda: echo(f"{LISTENS}{options.url}; Ctrl-C stops.", err=True))
+
+
+def above_zero(option: str, text: str) -> float:
+    """Return the seconds of an option that must leave some time."""
+    if not (value := seconds(text)):
+        raise ConfigurationError(f"{option} {text} leaves no time; give more, as 30s.")
+    return value
 
 
 def _place(uri: str) -> KafkaPlace:
@@ -118,7 +126,7 @@ def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
         try:
             for name, setting in json.loads(plan.read_text())["gates"].items():
                 gates[name] = TransferGate(int(setting["batch_size"]), float(setting.get("flush_timer_s", 0.0)))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, ConfigurationError):
                 raise
             raise ConfigurationError(
@@ -127,7 +135,7 @@ def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
             ) from error
     for name, text in pairs("--gate", texts).items():
         size, _, timer = text.partition(",")
-        if not size.isdigit():
+        if not size.isdecimal():
             raise ConfigurationError(f"--gate {name}={text}: write a batch size and a flush timer, as {name}=1000,50ms.")
         gates[name] = TransferGate(int(size), seconds(timer) if timer else 0.0)
     return gates

@@ -30,7 +30,7 @@ def adapter(
     place = ["--spool", str(companions.spool), "--port", str(companions.port)]
     durable.make(companions.spool, 0o700)
     command = [f"{module}:{reference.name}", *given, *place, *topics(topology, options)]
-    with AdapterProcess(command, "127.0.0.1", companions.port, companions.spool / "adapter.log"):
+    with AdapterProcess(command, "127.0.0.1", companions.port, companions.spool / "adapter.log", say):
         say(f"The adapter listens on http://127.0.0.1:{companions.port}.")
         yield
 

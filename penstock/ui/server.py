@@ -35,7 +35,7 @@ from penstock.ui.whatif import SliderPositions, WhatIf
 from penstock.web.access import Access
 from penstock.web.guard import Guard
 from penstock.web.problem import RequestProblem
-from penstock.web.server import Certificate, Port, Server
+from penstock.web.server import Certificate, Port, Server, url_of
 
 EVERY_S = 1.0
 """The interval at which an open page gets news, in seconds."""
@@ -308,7 +308,7 @@ def serve(page: Page, host: str, port: int, ready: Callable[[str], None], tls: C
     """
     at = Port(host, port, WHO)
     at.open()
-    ready(_address(host, at.number, tls))
+    ready(url_of(host, at.number, tls))
 
     async def until_interrupted() -> None:
         stop, at_once = asyncio.Event(), asyncio.Event()
@@ -329,7 +329,7 @@ def beside(page: Page, host: str, port: int) -> Iterator[str]:
     """
     at = Port(host, port, WHO)
     at.open()
-    address, stop, loops = _address(host, at.number), asyncio.Event(), list[asyncio.AbstractEventLoop]()
+    address, stop, loops = url_of(host, at.number, None), asyncio.Event(), list[asyncio.AbstractEventLoop]()
 
     async def until_left() -> None:
         loops.append(asyncio.get_running_loop())
@@ -346,8 +346,3 @@ def beside(page: Page, host: str, port: int) -> Iterator[str]:
             with suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(stop.set)
         thread.join(GRACE_S + 1.0)
-
-
-def _address(host: str, port: int, tls: Certificate | None = None) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'http' if tls is None else 'https'}://{shown}:{port}"

@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,10 @@ from penstock.errors import ConfigurationError
 
 Role = Literal["produce", "consume", "operate"]
 ROLES: tuple[Role, ...] = ("produce", "consume", "operate")
+
+
+VISIBLE = re.compile(r"[!-~]{8,}")
+"""Matches a token that a header can carry as it is."""
 
 
 class Access:
@@ -33,14 +38,18 @@ class Access:
         shape = 'write {"produce": ["SECRET"], "consume": ["SECRET"], "operate": ["SECRET"]}'
         try:
             tokens = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigurationError(f"The tokens in {path} cannot be read ({error}); {shape}.") from error
         fits = isinstance(tokens, dict) and all(
-            role in ROLES and isinstance(held, list) and all(isinstance(token, str) and len(token) >= 8 for token in held)
+            role in ROLES
+            and isinstance(held, list)
+            and all(isinstance(token, str) and VISIBLE.fullmatch(token) for token in held)
             for role, held in tokens.items()
         )
         if not fits:
-            raise ConfigurationError(f"The tokens in {path} are not understood; {shape}, of 8 characters at least.")
+            raise ConfigurationError(
+                f"The tokens in {path} are not understood; {shape}, of at least 8 letters, digits and signs of ASCII."
+            )
         return cls(tokens)
 
     def allows(self, role: Role, token: str | None) -> bool:

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigurationError
@@ -64,9 +65,22 @@ def check_exposure(who: str, host: str, *, tokens: bool, secret: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is reachable from this machine only; True also if the host does not exist."""
+    """Whether a host is reachable from this machine only.
+
+    Raises:
+        ConfigurationError: there is no such host.
+    """
+    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in addresses_of(host))
+
+
+def addresses_of(host: str, port: int | None = None) -> list[Any]:
+    """Return what `socket.getaddrinfo` finds for a host to listen on.
+
+    Raises:
+        ConfigurationError: there is no such host.
+    """
     try:
-        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return True
-    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in addresses)
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"There is no host {host} to listen on ({reason}); choose another with --host.") from error

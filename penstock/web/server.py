@@ -24,6 +24,7 @@ from granian.server.embed import Server as Granian
 from starlette.types import ASGIApp
 
 from penstock.errors import ConfigurationError, PortInUseError, SinkError
+from penstock.web.exposure import addresses_of
 
 CONNECTIONS = 12_000
 """The greatest number of connections at a time, idle ones included; more wait in the kernel until one ends."""
@@ -85,6 +86,12 @@ def _is_served(pem: bytes) -> bool:
     return not (body[1] == b"EC " or ELLIPTIC in key) or any(curve in key for curve in SERVED)
 
 
+def url_of(host: str, port: int, tls: Certificate | None) -> str:
+    """Return the URL of a server."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'http' if tls is None else 'https'}://{shown}:{port}"
+
+
 class Port:
     """A bound port that takes no connections before `open`, since callers probe it to see whether the server is up.
 
@@ -99,12 +106,7 @@ class Port:
 
     def __init__(self, host: str, number: int, who: str = "The adapter") -> None:
         self._asked, self._who = f"{host}:{number}", who
-        try:
-            family, _, _, _, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
-        except OSError as error:
-            raise ConfigurationError(
-                f"{who} cannot listen on {self._asked} ({error.strerror or error}); choose another with --host."
-            ) from error
+        family, _, _, _, address = addresses_of(host, number)[0]
         # Accepted connections inherit these options.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
