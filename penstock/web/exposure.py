@@ -83,4 +83,4 @@ def addresses_of(host: str, port: int | None = None) -> list[Any]:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"There is no host {host} to listen on ({reason}); choose another with --host.") from error
+        raise ConfigurationError(f"Penstock cannot listen on {host} ({reason}); choose another with --host.") from error
