@@ -155,6 +155,7 @@ class Container:
                 except FAULTS as error:
                     batch.failed[row] = Failure.of(error)
                     instance = self._instances.decode(before)
+                    instance.touched = self._context.now  # a key lives on by an event that fails, too
                     self._instances.adopt(identity, key, instance)
                 else:
                     before, applied[row] = self._instances.encode(instance), emissions

@@ -60,8 +60,8 @@ class LiveInstances:
         for identity, number in zip(identities, numbers, strict=True):
             page = self.pages.page(number)
             stored = page.get(identity)
-            if stored is None:
-                header.instances += 1
+            header.instances += stored is None
+            if stored is None or self._has_expired(stored):
                 self.made.add(identity)
             page[identity] = entry = self._revive(identity, stored)
             self.adopt(identity, value(events[first[identity]]), entry, page)
@@ -72,13 +72,16 @@ class LiveInstances:
 
     def _revive(self, identity: bytes, stored: Any) -> Instance[Any]:
         """Decode a stored instance, or create a new one where none is stored or it has expired."""
-        is_gone = stored is None or (self._element.expires is not None and self.is_expired(decode_shallow(stored)))
+        is_gone = stored is None or self._has_expired(stored)
         entry = None if is_gone else self.read(identity, stored)
         if entry is None:
             every, clock = self._element.every, self._clock
             interval = None if every is None else ((clock or 0.0) // every + 1) * every
             entry = Instance(self._made(), self._context.now, None, interval, self._form)
         return entry
+
+    def _has_expired(self, stored: Any) -> bool:
+        return self._element.expires is not None and self.is_expired(decode_shallow(stored))
 
     def before(self, identity: bytes) -> Instance[Any]:
         """Decode an instance as it was before the current delivery."""

@@ -137,3 +137,39 @@ def test_an_interval_that_was_due_is_not_lost_either(seconds):
     driver.advance(seconds)
     driver.batch()
     assert driver.output("Out") == [Said("a", 1)]
+
+
+def test_a_key_that_has_expired_is_not_begun_anew_by_an_event_that_fails():
+    class Reading(Event):
+        key: str
+        x: int
+
+    class Row(Event):
+        key: str
+        n: int
+
+    app = App("expiry")
+    readings, rows = app.source("Readings", Reading), app.stream("Rows", Row)
+    app.sink("Out", rows)
+
+    @app.element(readings, key="key", emits=rows, every="4 s", expires="5 s")
+    class Counted(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, reading):
+            if reading.x < 0:
+                raise ValueError("below zero")
+            self.n += 1
+
+        def on_interval(self):
+            return rows(self.key, self.n)
+
+    driver = TopologyDriver(app, partitions=1, dead_letters=True)
+    driver.batch({"Readings": [Reading("a", 1)]})
+    driver.advance(6)
+    driver.batch({"Readings": [Reading("a", -1)]})
+    before = driver.output("Out")
+    driver.advance(3)
+    driver.batch()
+    assert driver.output("Out") == before
+    assert driver.elements["Counted"].instances == {0: 0}
