@@ -1,4 +1,4 @@
-"""The ten and one queries whose latency is predicted: what each does, what it reads, on how many cores, at which settings."""
+"""The eleven queries whose latency is predicted: what each does, what it reads, on how many cores, at which settings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -3,26 +3,16 @@
 from importlib import import_module
 from typing import Any
 
-from penstock.app import (
-    App,
-    Count,
-    Emission,
-    Event,
-    Global,
-    ProcessingElement,
-    Session,
-    Sink,
-    Sliding,
-    Source,
-    States,
-    Stream,
-    Topology,
-    Tumbling,
-    Window,
-    reducers,
-)
+from penstock.app import reducers
+from penstock.app.application import App
+from penstock.app.element import ProcessingElement
+from penstock.app.states import States
+from penstock.app.stream import Emission, Sink, Source, Stream
+from penstock.app.topology import Topology
+from penstock.app.window import Count, Global, Session, Sliding, Tumbling, Window
 from penstock.errors import PenstockError
 from penstock.extras import needs
+from penstock.kinds.event import Event
 
 __version__ = "0.1.0"
 

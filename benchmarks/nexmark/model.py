@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from penstock import App, Event
-from penstock.app import Source
+from penstock.app.stream import Source
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 RATE = 100.0

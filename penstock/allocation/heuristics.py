@@ -51,21 +51,6 @@ def _singles(graph: StreamGraph) -> list[list[int]]:
     return [[task] for task in range(len(graph.tasks))]
 
 
-def resources_asked_for(graph: StreamGraph, resources: int, printed: bool = False) -> int:
-    """Return how many resources Algorithm 3 (`discrete`) fills for a graph.
-
-    Args:
-        resources: the number that there are.
-        printed: follow the paper's text to the letter, which may fill more than there are.
-    """
-    shares = np.sort(lemma_shares(graph, resources, printed))[::-1]
-    position = groups = 0
-    while position < len(shares):
-        position += _size(shares[position], len(shares), resources)
-        groups += 1
-    return groups
-
-
 def _size(share: float, count: int, resources: int) -> int:
     """ceil(2 n^(2/c) / x): the number of tasks on a resource whose largest share is x."""
     return math.ceil(min(2 * count ** (2 / resources) / share, count)) if share > 0 else count

@@ -320,11 +320,6 @@ class Once(Stepwise):
         """Whether a time is remembered that no further event can be close to."""
         return bool(self.passed) and self.passed[0] + self.within <= of_watermark(self._context.watermark)
 
-    def step(self) -> Iterable[Emission]:
-        """Forget the earliest time."""
-        self.skip()
-        return ()
-
     def skip(self) -> None:
         """Forget the earliest time."""
         del self.passed[0]

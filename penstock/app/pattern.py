@@ -1,6 +1,6 @@
 """Detection of sequences of a key's events within a time span: A, then B, without C in between."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -63,11 +63,6 @@ class Matching(Stepwise):
     def is_due(self) -> bool:
         """Whether the watermark shows that the oldest sequence cannot be completed any more."""
         return bool(self.begun) and self._end() < of_watermark(self._context.watermark)
-
-    def step(self) -> Iterable[Emission]:
-        """Drop the oldest sequence."""
-        self.skip()
-        return ()
 
     def skip(self) -> None:
         """Drop the oldest sequence."""

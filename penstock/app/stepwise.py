@@ -25,8 +25,9 @@ class Stepwise(ProcessingElement):
         raise NotImplementedError
 
     def step(self) -> Iterable[Emission]:
-        """Do the next step, and return its emissions."""
-        raise NotImplementedError
+        """Do the next step, and return its emissions; by default it has none, and is done by being skipped."""
+        self.skip()
+        return ()
 
     def skip(self) -> Any:
         """Skip the next step, which has failed; returns the event that is lost by it, if there is one."""

@@ -1,4 +1,4 @@
-"""What a run can be told: the same words for the command line and for Python."""
+"""The options of a run, with the same names on the command line and in Python."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -27,7 +27,7 @@ SIGNIFICANT, EVEN = 4.0, 1.25
 """Standard errors from which a correlation of successive windows counts; and the largest third cumulant, relative to the
 second, of bursts that are about equal."""
 INEXACT_S = 0.2
-"""How far the edge of a window may be from when its rows were fixed; what varies more is of the arrivals."""
+"""Seconds by which the recorded time of a window's edge may be wrong. Variation beyond that is taken to be of the arrivals."""
 MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 

@@ -22,8 +22,8 @@ LEAST_CAPPED, CAPPED = 8, 0.98
 IDLE_S, LOOKS_S = 10.0, 0.1
 """Seconds after which an idle query reports that it found nothing, and the tolerance of that where no trigger is set."""
 HELD, VARIES, PIECES = 0.9, 0.01, 0.5
-"""Where a gate holds rows back, the smallest micro-batch has this share of the median rows, and the coefficient of variation
-of the gaps exceeds that of the rows by this much, and is not above the last of these."""
+"""How a gate that holds rows back shows: the smallest micro-batch has at least the first share of the median rows; the gaps
+vary by at least the second more than the rows do (coefficients of variation), and by no more than the third."""
 GATED = (0.3, 4.0)
 """The least and the most dispersion of arrivals with which a gate is believed."""
 NO_GATE = ("FileStreamSource", "DeltaSource", "CloudFilesSource", "RateStream", "Iceberg", "Kinesis")
@@ -35,33 +35,18 @@ MOSTLY = 0.9
 LATE_S = 0.5
 """How far starts may lie off the grid of a trigger interval for it to be recognised."""
 LEAST_DIVISOR_S, MOST_TRIGGERS = 1.0, 400
-"""Below this, any starts are as near to a grid as `GRID_S` allows; and that one of more triggers finds rows is not believed."""
+"""The shortest trigger interval that is inferred, in seconds, as any starts fit a finer grid; the most triggers of which only
+one may find rows."""
 GRID_S, POLLED_S, MAD = (0.005, 0.06), (0.001, 0.015), 1.4826
 """How far before and after Spark's grid the starts of a trigger lie, at most; the spread of starts that waited for rows, in
 standard deviations; the standard deviation of a normal distribution over its median absolute deviation."""
 ROUND_S = (3600, 600, 300, 60, 30, 10, 5, 1, 0.5, 0.25, 0.1, 0.05, 0.01)
 """Steps of which the intervals that people choose are multiples, the largest first."""
 TRIGGERS_S = (
-    0.1,
-    0.2,
-    0.25,
-    0.3,
-    0.4,
-    0.5,
-    0.6,
-    0.75,
-    0.8,
+    *(0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.8),
     *(half / 2 for half in range(2, 21)),
     *range(11, 61),
-    90,
-    120,
-    180,
-    300,
-    600,
-    900,
-    1200,
-    1800,
-    3600,
+    *(90, 120, 180, 300, 600, 900, 1200, 1800, 3600),
 )
 """Trigger intervals that people choose, of which one is recognised from the starts of micro-batches."""
 

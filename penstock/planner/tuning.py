@@ -22,49 +22,12 @@ if TYPE_CHECKING:
 
 TARGETS = LATENCIES
 STEPS = (
-    0,
-    0.1,
-    0.2,
-    0.25,
-    0.5,
-    0.75,
-    1,
-    1.5,
-    2,
-    2.5,
-    3,
-    3.5,
-    4,
-    4.5,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    12,
-    15,
-    20,
-    25,
-    30,
-    40,
-    45,
-    60,
-    90,
-    120,
-    180,
-    240,
-    300,
-    450,
-    600,
-    900,
-    1200,
-    1800,
-    3600,
+    *(0, 0.1, 0.2, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 45),
+    *(60, 90, 120, 180, 240, 300, 450, 600, 900, 1200, 1800, 3600),
 )
 """Trigger intervals that are tried, in seconds."""
 WIDEST = 0.98
-"""The level of the band that is compared with what the recorded setting does."""
+"""The level of the band within which the recorded figures must lie, or the model is said to contradict them."""
 UNIDENTIFIED = "the recording does not tell the cost per row from the cost per micro-batch."
 SURE = 0.9
 """A choice is sure if the upper end of its band of this level meets the target."""
@@ -73,7 +36,7 @@ UNSETTLED = ("saturated", "working off")
 POSSIBLE = 0.05
 """A setting may meet a target if this share of the runs of its band does."""
 ALWAYS = 0.95
-"""From this share on no number is given: what keeps the choice from being sure is not in the band."""
+"""Above this share of runs that meet the target it is not told: the doubt then comes from elsewhere than their spread."""
 BEYOND = 2.0
 """Micro-batches with more than this multiple of the rows that were recorded are no longer sure: their durations may curve."""
 CONTRADICTS = 1.15

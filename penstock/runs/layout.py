@@ -1,9 +1,9 @@
 """The layout of a run: its groups of elements, its number of partitions, and the checkpoints that moves have made for it."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
+from msgspec.structs import replace as replaced
 
 from penstock.runtime.partitioner import PRESENT, Partitioner
 from penstock.runtime.places import Seen
@@ -64,10 +64,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
         Another number of partitions comes with the present partitioner, since all instances are moved then.
         """
-        wanted = changed(self, grouping=_plain(grouping) if grouping else self.grouping)
+        wanted = replaced(self, grouping=_plain(grouping) if grouping else self.grouping)
         if partitions in (None, self.partitions):
             return wanted
-        return changed(wanted, partitions=partitions, partitioner=PRESENT)
+        return replaced(wanted, partitions=partitions, partitioner=PRESENT)
 
     def full_name(self, group: str) -> str:
         """Return a group's full name, which contains the number of the move that made its checkpoint, if one did."""
@@ -77,11 +77,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 def _plain(grouping: Mapping[str, str]) -> dict[str, str]:
     """Return a grouping without the elements in `MAIN`, so that equal groupings compare equal."""
     return {element: group for element, group in grouping.items() if group != MAIN}
-
-
-def changed(layout: Layout, **changes: Any) -> Layout:
-    """Return a copy of a layout with some fields replaced."""
-    return msgspec.structs.replace(layout, **changes)
 
 
 def full_name(group: str, generation: int) -> str:

@@ -1,7 +1,6 @@
 """The starts of a run: ``starts.jsonl``, with one line for each start, and for each change of settings during a start."""
 
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.runs.files import STARTS
-from penstock.runs.lines import records_of
 from penstock.storage import journal
 
 
@@ -73,11 +71,6 @@ def note_start(run: Path, start: Start) -> None:
     """Append a start. Options that a Python caller gave in other types, such as NumPy's numbers, become plain values."""
     plain = msgspec.to_builtins(start, enc_hook=_plain)
     journal.add(run / STARTS, msgspec.json.encode(msgspec.convert(plain, Start, strict=False)))
-
-
-def starts_of(run: Path) -> Iterator[Start]:
-    """Yield all starts of a run, in order."""
-    return records_of(run / STARTS, Start)
 
 
 def last_start(run: Path) -> Start | None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.app import App
+from penstock.app.application import App
 from penstock.app.stream import Connection, Sink, Source, Stream
 from penstock.connectors.checkpoint import Position
 from penstock.connectors.declaration import SourceContext

@@ -32,7 +32,7 @@ from penstock.allocation import (
 from penstock.allocation.arcs import task_flows
 from penstock.allocation.bound import lower_bound
 from penstock.allocation.exact import OptimumSearch
-from penstock.allocation.heuristics import resources_asked_for
+from penstock.allocation.heuristics import _size, lemma_shares
 from penstock.allocation.problem import problem
 from penstock.allocation.shares import search_shares
 from penstock.errors import ConfigurationError, PenstockError, TopologyError
@@ -177,6 +177,16 @@ def test_the_least_resources_for_a_cost():
 
 
 # The counterexamples of the paper, and of its mistakes.
+
+
+def resources_asked_for(graph, resources, printed):
+    """How many resources Algorithm 3 fills, whether or not there are so many."""
+    shares = np.sort(lemma_shares(graph, resources, printed))[::-1]
+    position = groups = 0
+    while position < len(shares):
+        position += _size(shares[position], len(shares), resources)
+        groups += 1
+    return groups
 
 
 def test_algorithm_3_as_printed_overruns_its_resources_and_mended_does_not():

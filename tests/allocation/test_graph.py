@@ -10,8 +10,8 @@ from allocation.graphs import every_assignment, graphs, slow_cost
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import App, Event
 from penstock.allocation import Resources, StreamGraph, streaming_cost, worst_path
-from penstock.app import App, Event
 from penstock.errors import ConfigurationError, CyclicTopologyError, PenstockError, SourceError, TopologyError
 
 PAIR = StreamGraph({"a": 1, "b": 2}, {("a", "b"): 3})

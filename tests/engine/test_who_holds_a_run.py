@@ -13,7 +13,7 @@ from penstock.runs.layout import Layout
 from penstock.runs.manifest import Manifest
 from penstock.runs.overview import state_of
 from penstock.runs.report import report_of_run
-from penstock.runs.starts import starts_of
+from penstock.runs.starts import last_start
 
 
 def manifest():
@@ -80,7 +80,7 @@ def test_it_notes_no_start_and_reports_nothing(paused):
     with pytest.raises(RunLockedError):
         woken.write_report(SimpleNamespace(write=lambda path: pytest.fail("a report was written")), None)
     assert report_of_run(other.directory) is None
-    assert not list(starts_of(other.directory))
+    assert last_start(other.directory) is None
 
 
 def test_a_run_that_is_begun_anew_has_checkpoints_of_its_own(tmp_path):

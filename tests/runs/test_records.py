@@ -15,13 +15,14 @@ from penstock.engine import RunOptions
 from penstock.engine.running.binding import Binding
 from penstock.engine.running.recording import Recording
 from penstock.errors import ConfigurationError, IncompatibleStateError, SourceError
-from penstock.runs.files import JOURNALS, MANIFEST
+from penstock.runs.files import JOURNALS, MANIFEST, STARTS
 from penstock.runs.layout import Layout
+from penstock.runs.lines import records_of
 from penstock.runs.manifest import FORMAT, Driver, Manifest, Reads, SinkPlace, head_of, is_run, manifest_of, stored_manifest
 from penstock.runs.moves import Division, MoveRecord, moves_of, note_move
 from penstock.runs.overview import overview, runs_in
 from penstock.runs.report import ElementReport, EventCounts, Report, report_of_run
-from penstock.runs.starts import Environment, Loaded, Start, last_start, note_start, starts_of
+from penstock.runs.starts import Environment, Loaded, Start, last_start, note_start
 
 
 def manifest(**changes):
@@ -61,7 +62,7 @@ def test_what_is_written_is_read_back(tmp_path):
     assert is_run(tmp_path)
     for number in range(3):
         note_start(tmp_path, start(time=float(number), until_idle="pause", conf={"a": "b"}))
-    assert [one.time for one in starts_of(tmp_path)] == [0.0, 1.0, 2.0]
+    assert [one.time for one in records_of(tmp_path / STARTS, Start)] == [0.0, 1.0, 2.0]
     assert last_start(tmp_path) == start(time=2.0, until_idle="pause", conf={"a": "b"})
     move = MoveRecord(
         time=1.0,
@@ -154,7 +155,7 @@ def test_a_torn_line_is_left_out(tmp_path):
     note_start(tmp_path, start())
     with (tmp_path / "starts.jsonl").open("ab") as file:
         file.write(b'{"time": 2.0, "mas')
-    assert [one.time for one in starts_of(tmp_path)] == [1.5]
+    assert [one.time for one in records_of(tmp_path / STARTS, Start)] == [1.5]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from penstock.bench.cluster.cgroups import ControlGroup
 from penstock.bench.cluster.network import NodeNetwork
-from penstock.bench.cluster.usage import Usage, now
+from penstock.bench.cluster.usage import Usage
 from penstock.bench.servers.process import Process, kill, spawn
 from penstock.engine.session.descendants import descendants
 
@@ -98,10 +99,17 @@ class Node:
             processor = self._grown("processor", {number: seconds for number, (seconds, _) in by_process.items()})
             memory = sum(resident for _, resident in by_process.values())
         if self._network is None:
-            return Usage(now(), processor, memory, written)
+            return Usage(time.time(), processor, memory, written)
         link = self._network.counters(self.name)
         return Usage(
-            now(), processor, memory, written, link.received_bytes, link.received_packets, link.sent_bytes, link.sent_packets
+            time.time(),
+            processor,
+            memory,
+            written,
+            link.received_bytes,
+            link.received_packets,
+            link.sent_bytes,
+            link.sent_packets,
         )
 
     def _grown(self, what: str, counters: Mapping[int, float]) -> float:

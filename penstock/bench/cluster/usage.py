@@ -1,7 +1,6 @@
 """The use of processor, memory, disk and network by nodes, sampled once a second."""
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import TracebackType
@@ -100,8 +99,3 @@ def _load(within: list[Usage]) -> NodeLoad:
     memory = [usage.memory_bytes for usage in within]
     processor = (last.processor_seconds - first.processor_seconds) / span
     return NodeLoad(processor=processor, memory=sum(memory) / len(memory), peak=max(memory), **rates)
-
-
-def now() -> float:
-    """The time of a usage, in seconds since 1970."""
-    return time.time()

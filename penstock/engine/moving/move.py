@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 import msgspec
+from msgspec.structs import replace as replaced
 from pyspark.sql import SparkSession
 
 from penstock.connectors.checkpoint import batches, clear_checkpoint, offsets_checksum
@@ -33,7 +34,7 @@ from penstock.errors import ConfigurationError, IncompatibleStateError, RunFaile
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.files import MOVING
 from penstock.runs.handed import handed_on
-from penstock.runs.layout import MOVED, Former, Layout, changed, full_name, generation_of
+from penstock.runs.layout import MOVED, Former, Layout, full_name, generation_of
 from penstock.runs.moves import Division, MoveRecord, note_move
 from penstock.runtime.places import Seen
 from penstock.runtime.tally import Counts, ElementTally
@@ -58,10 +59,10 @@ class Move:
         self._binding, self._recording = binding, binding.recording
         number = max(binding.layout.begun, binding.layout.moves) + 1  # older versions have not told what was begun
         # A group whose elements, inputs and (with keyed hops) partitions stay keeps its checkpoint; others get a new one.
-        candidates = binding.groups_of(changed(binding.wanted, generations={}))
+        candidates = binding.groups_of(replaced(binding.wanted, generations={}))
         kept_by_name = {group.name: self._kept_as(group) for group in candidates}
         generations = {name: number if move is None else move for name, move in kept_by_name.items()}
-        self._layout = changed(
+        self._layout = replaced(
             binding.wanted, moves=number, begun=number, generations={name: move for name, move in generations.items() if move}
         )
         before = {group.name for group in binding.groups}
@@ -250,7 +251,7 @@ class Move:
             for group in self._left
             if group.name in begun
         ]
-        return changed(
+        return replaced(
             self._layout,
             partitions=self._binding.wanted.partitions,
             first={**layout.first, **{group.name: first for group in self._made}},

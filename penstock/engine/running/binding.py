@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from msgspec.structs import replace as replaced
+
 from penstock.app.application import App
 from penstock.app.earlier import forms_of
 from penstock.app.loader import AppReference
@@ -32,7 +34,7 @@ from penstock.engine.session.stores import jars_for, schemes_of
 from penstock.errors import ConfigurationError, IncompatibleStateError, TopologyError
 from penstock.masked import is_secret, masked, shown
 from penstock.runs.batches import records_in
-from penstock.runs.layout import Layout, changed
+from penstock.runs.layout import Layout
 from penstock.runs.manifest import Manifest, Mode, Reads
 from penstock.runs.starts import Environment, Loaded, Start
 from penstock.runtime.log import storable
@@ -149,7 +151,7 @@ class Binding:
             element_names = {element.name for element in topology.elements}  # the code may have lost an element meanwhile
             if stored is not None:
                 kept_groups = {name: group for name, group in self.layout.grouping.items() if name in element_names}
-                self.layout = changed(self.layout, grouping=kept_groups)
+                self.layout = replaced(self.layout, grouping=kept_groups)
             self.wanted = self.layout.asked(options.groups, options.partitions)
             """The layout to which the run is moved before it goes on; mostly the present one."""
             self.groups = self.groups_of(self.layout)
@@ -188,13 +190,13 @@ class Binding:
 
     def settle_partitions(self, partitions: int) -> None:
         """Record the number of partitions, which the first start takes from the session."""
-        self.layout = changed(self.layout, partitions=partitions)
-        self.wanted = changed(self.wanted, partitions=self.wanted.partitions or partitions)
+        self.layout = replaced(self.layout, partitions=partitions)
+        self.wanted = replaced(self.wanted, partitions=self.wanted.partitions or partitions)
         self.recording.keep(**self._laid_out())
 
     def begin_move(self, number: int) -> None:
         """Record a move's number before it makes any files, so that no other move has it."""
-        self.layout = changed(self.layout, begun=number)
+        self.layout = replaced(self.layout, begun=number)
         self.recording.keep(**self._laid_out())
 
     def move_to(self, layout: Layout) -> None:
