@@ -100,7 +100,7 @@ def _pinned(constraints: Constraints | None) -> int:
     if not isinstance(constraints, Constraints):
         return 1
     numbers = [str(place)[1:] for place in constraints.pinned.values() if str(place).startswith("R")]
-    return max((int(number) for number in numbers if number.isdigit()), default=1)
+    return max((int(number) for number in numbers if number.isdecimal()), default=1)
 
 
 def _bound(graph: StreamGraph, number: int, options: dict[str, Any]) -> float:

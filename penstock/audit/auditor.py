@@ -214,7 +214,7 @@ class Auditor:
             return SinkAudit(bound.uri, len(rows), 0, unknown=f"it cannot be read ({error})")
         rows = self._without_refused(sink, rows)
         # Undelivered rows of the last micro-batch may be missing, unless it is not clear which rows these are.
-        owed = any(group.owed(bound.files.label, path_of(bound.files.directory)) for group in self._groups)
+        owed = sum(group.owed(bound.files.label, path_of(bound.files.directory)) for group in self._groups)
         if owed and (bound.keeps_last or len(self._groups) > 1):
             return SinkAudit(
                 bound.uri, len(rows), len(held), unknown="its last micro-batch is not delivered yet: start the run once more"
@@ -227,25 +227,34 @@ class Auditor:
                     len(held),
                     unknown="its rows depend on the micro-batches, which are not known any more",
                 )
-            result = self._compared(bound.uri, _last_rows(rows, moments), _last_events(held, moments), self._excused(owed=owed))
+            result = self._compared(bound.uri, _last_rows(rows, moments), _last_events(held, moments), owed)
             result.by_key = True
             return result
         expected = _last_rows(rows, sink.key) if bound.keeps_last else rows
-        return self._compared(bound.uri, expected, held, self._excused(owed=owed))
+        return self._compared(bound.uri, expected, held, owed)
 
-    def _excused(self, *, owed: bool) -> Callable[[ExpectedRow], bool]:
-        """Return a function that tells whether a row may be missing: it is older than ``since``, or its micro-batch is not
-        delivered yet.
+    def _without_excused(
+        self, missing: Counter[bytes], by_name: Mapping[bytes, ExpectedRow], owed: int
+    ) -> tuple[Counter[bytes], Counter[str]]:
+        """Return the missing rows less those that may be missing, and how many these are, by the reason.
+
+        Args:
+            owed: how many rows of the last micro-batch are staged, and not delivered yet.
         """
         committed = {number: us for group in self._groups for number, us in group.committed_us.items()}
-        last, since = max(committed, default=None), self._since
-
-        def excused(row: ExpectedRow) -> bool:
-            if owed and row.batch == last:
-                return True
-            return since is not None and committed.get(row.batch, 0) / 1e6 < since
-
-        return excused
+        last, excused, left = max(committed, default=None), Counter[str](), Counter[bytes]()
+        for name, times in missing.items():
+            batch = by_name[name].batch
+            if self._since is not None and committed.get(batch, 0) / 1e6 < self._since:
+                excused["older than --since"] += times
+            elif batch == last and owed:
+                may = min(times, owed) if self._sample.share == 1 else times  # of a sample it is not known how many are staged
+                excused["not delivered yet"] += may
+                owed -= may if self._sample.share == 1 else 0
+                left[name] += times - may
+            else:
+                left[name] += times
+        return +left, excused
 
     def _without_refused(self, sink: Sink, rows: list[ExpectedRow]) -> list[ExpectedRow]:
         """Leave out rows that the sink has refused, which are dead letters under its name."""
@@ -278,15 +287,13 @@ class Auditor:
                 counts[kind] += times
         return differences
 
-    def _compared(
-        self, place: str, rows: list[ExpectedRow], held: list[Any], excused: Callable[[ExpectedRow], bool]
-    ) -> SinkAudit:
+    def _compared(self, place: str, rows: list[ExpectedRow], held: list[Any], owed: int) -> SinkAudit:
         """Compare the rows expected in a sink with those that it holds, as multisets."""
         there = {identity(event): event for event in held}
         by_name = {row.same: row for row in rows}
         wanted, actual = _counted(rows), Counter(map(identity, held))
         missing, more = wanted - actual, actual - wanted
-        missing = Counter({name: times for name, times in missing.items() if not excused(by_name[name])})
+        missing, excused = self._without_excused(missing, by_name, owed)
         doubled = Counter({name: times for name, times in more.items() if name in wanted})
         strange = more - doubled
         kinds = {"missing": missing, "too many": doubled, "of no input": strange}
@@ -295,7 +302,9 @@ class Auditor:
             for kind, counted in kinds.items()
             if counted
         }
-        return SinkAudit(place, len(rows), len(held), missing.total(), doubled.total(), strange.total(), examples)
+        return SinkAudit(
+            place, len(rows), len(held), missing.total(), doubled.total(), strange.total(), examples, excused=dict(excused)
+        )
 
     def _example(self, event: Any, times: int, row: ExpectedRow | None) -> RowExample:
         shown = json.loads(_as_json(event if row is None else row.event))

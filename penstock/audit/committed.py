@@ -60,10 +60,10 @@ class Committed:
         self.order = manifest.orders.get(group) or [*reads.sources, *reads.handed_on]
         records = list(records_in(ledger_of(run, group)))
         self.last = records[-1].batch if records else None
-        self.staged: dict[str, list[str]] = {}
-        """Names of the last micro-batch's staged files, by the output's label; files that still exist were not delivered."""
+        self.staged: dict[str, list[tuple[str, int]]] = {}
+        """Names and rows of the last micro-batch's staged files, by the output's label; those that exist were not delivered."""
         for file in records[-1].files if records else ():
-            self.staged.setdefault(file.sink, []).append(path_of(file.staged).name)
+            self.staged.setdefault(file.sink, []).append((path_of(file.staged).name, file.rows))
         self.committed_us = {record.batch: record.committed_us for record in records}
         self.accepted = {
             name: sum(record.sources[name].accepted for record in records if name in record.sources) for name in sources
@@ -80,7 +80,7 @@ class Committed:
                 about = json.loads(lines[1])
                 offsets = [None if line == "-" else json.loads(line) for line in lines[2:]]
                 entries[number] = offsets, about["batchTimestampMs"] / 1e3, about["batchWatermarkMs"] / 1e3 or None
-            except (IndexError, KeyError, ValueError) as error:
+            except (LookupError, ValueError, TypeError, AttributeError) as error:
                 raise SourceError(f"{self.checkpoint}/offsets/{number} is damaged, so it is unknown what was read.") from error
         return entries
 
@@ -94,9 +94,9 @@ class Committed:
             except (ValueError, KeyError, TypeError):  # a torn line, or sums of earlier micro-batches
                 continue
 
-    def owed(self, label: str, directory: Path) -> bool:
-        """Whether an output still lacks rows of the last micro-batch, because some of its staged files are not delivered."""
-        return any((directory / STAGING / name).exists() for name in self.staged.get(label, ()))
+    def owed(self, label: str, directory: Path) -> int:
+        """Return how many rows of the last micro-batch an output still lacks, in staged files that are not delivered yet."""
+        return sum(rows for name, rows in self.staged.get(label, ()) if (directory / STAGING / name).exists())
 
     @property
     def exact(self) -> bool:

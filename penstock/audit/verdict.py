@@ -37,6 +37,7 @@ class SinkAudit(msgspec.Struct):
         strange: rows that no input gives.
         unknown: why the sink cannot be judged; empty if it can.
         by_key: whether only the last row of each key was compared.
+        excused: expected rows that the sink lacks, and may lack, by the reason.
     """
 
     place: str
@@ -48,6 +49,7 @@ class SinkAudit(msgspec.Struct):
     examples: dict[str, list[RowExample]] = {}
     unknown: str = ""
     by_key: bool = False
+    excused: dict[str, int] = {}
 
 
 class SourceAudit(msgspec.Struct):
@@ -113,8 +115,12 @@ class Audit(msgspec.Struct):
         for place, counts in self.dead_letters.items():
             lines.append(f"  dead letters of {place}: {counts['missing']} are missing, {counts['strange']} come of no input")
         lines += [f"  not known: {reason}" for reason in self.unknown]
-        whole = self.share == 1 or self.verdict != "sound"
-        return "\n".join([*lines, MEANINGS[self.verdict] if whole else SOUND_IN_SAMPLE])
+        meaning = MEANINGS[self.verdict]
+        if self.verdict == "sound" and any(sink.excused for sink in self.sinks.values()):
+            meaning = SOUND_BUT_EXCUSED
+        elif self.verdict == "sound" and self.share < 1:
+            meaning = SOUND_IN_SAMPLE
+        return "\n".join([*lines, meaning])
 
 
 MEANINGS: dict[Verdict, str] = {
@@ -124,6 +130,9 @@ MEANINGS: dict[Verdict, str] = {
 }
 
 
+SOUND_BUT_EXCUSED = (
+    "Sound but for what is not delivered yet, or older than --since: no other row is missing, too many, or of no input."
+)
 SOUND_IN_SAMPLE = "Sound in the sample: of the rows that were compared none is missing, too many, or of no input."
 
 
@@ -135,6 +144,7 @@ def _said(name: str, sink: SinkAudit) -> list[str]:
         for count, word in ((sink.missing, "missing"), (sink.doubled, "too many"), (sink.strange, "of no input"))
         if count
     ]
+    wrong += [f"{count:,} {why}" for why, count in sink.excused.items()]
     unit = "last rows of keys" if sink.by_key else "rows"
     lines = [
         f"  sink {name} ({sink.place}): {sink.held:,} {unit}, {sink.expected:,} expected: {', '.join(wrong) or 'the same'}"

@@ -94,10 +94,14 @@ def _moment(text: str) -> float:
 
     from penstock.app.duration import seconds
 
+    now = time.time()
     try:
-        return datetime.fromisoformat(text).timestamp()
+        moment = datetime.fromisoformat(text).timestamp()
     except ValueError:
-        return time.time() - seconds(text)
+        moment = now - seconds(text)
+    if moment > now:
+        raise ConfigurationError(f"--since {text} is in the future, so no row would be looked for; give an earlier time.")
+    return moment
 
 
 def _share(text: str) -> float:

@@ -83,7 +83,7 @@ def what_if(given: dict[str, str]) -> Setting:
     if unknown:
         raise ConfigurationError(f"--what-if {unknown[0]}=...: choose rate, arrivals or cores; tune chooses the rest.")
     cores = given.get("cores")
-    if cores is not None and not cores.isdigit():
+    if cores is not None and not cores.isdecimal():
         raise ConfigurationError(f"--what-if cores={cores}: give a whole number.")
     return Setting(
         rate=given.get("rate"), arrivals=arrivals_of(given.get("arrivals")), cores=None if cores is None else int(cores)

@@ -271,6 +271,11 @@ class Calibration:
         """The query's durations on the setting's cores and partitions, among which the time per row is divided."""
         durations = durations or query.under(gate_of(whole))
         then, now = _parallelism(query.observed.setting), _parallelism(whole)
+        if then is None and now is not None:
+            raise ConfigurationError(
+                f"How many cores {query.observed.name} was recorded with is not known, so what others would do is not, either: "
+                "give --recorded-cores."
+            )
         return durations if then is None or now is None or then == now else durations.scaled(now / then)
 
     def _limit(self, query: QueryModel, durations: DurationModel, gate: Gate) -> float:

@@ -152,6 +152,10 @@ def _exported(file: Path) -> Iterator[Any]:
     yield from Objects().of(texts_in(value))
 
 
+ROUNDED_S = 0.1
+"""How much longer than its micro-batch a phase may seem, in seconds, as each is measured and rounded by itself."""
+
+
 def _counted(lines: Iterable[str], size: int, progress: Progress) -> Iterator[str]:
     """The lines; reports how far they have been read."""
     done = 0
@@ -170,13 +174,15 @@ def _plausible(told: Iterable[dict[str, Any]], found: Found) -> list[Record]:
     ]
     records = [record for record in made if record is not None]
     middle = median(record.started for record in records) if records else 0.0
-    possible = [
-        record
-        for record in records
-        if abs(record.started - middle) < FAR_S and all(map(math.isfinite, record.phases.values())) and record.duration >= 0
-    ]
+    possible = [record for record in records if abs(record.started - middle) < FAR_S and _is_possible(record)]
     found.odd += len(made) - len(possible)
     return possible
+
+
+def _is_possible(record: Record) -> bool:
+    """Whether a micro-batch lasted as long as each of its phases at least, and none was negative."""
+    longest = record.duration + ROUNDED_S
+    return record.duration >= 0 and all(math.isfinite(phase) and 0 <= phase <= longest for phase in record.phases.values())
 
 
 def _told(entry: Any, found: Found) -> dict[str, Any] | None:

@@ -53,9 +53,17 @@ def letters_of(run: Path) -> Iterator[Letter]:
     if manifest.is_real_time:
         topics = ", ".join(topics_of_letters(manifest))
         raise SourceError(f"{run} ran in real time, where dead letters are messages of {topics}: read them there.")
-    decode = msgspec.json.Decoder(Letter).decode
     for path in durable.matching(run / DEAD_LETTERS, "*.jsonl"):
-        yield from map(decode, path.read_bytes().splitlines())
+        yield from _letters_in(path)
+
+
+def _letters_in(path: Path) -> Iterator[Letter]:
+    decode = msgspec.json.Decoder(Letter).decode
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            yield decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise SourceError(f"Line {number} of {path} is no dead letter ({error}): put back the file as it was.") from error
 
 
 def topics_of_letters(manifest: Manifest) -> list[str]:
@@ -70,9 +78,9 @@ def topic_of_letters(topic: str) -> str:
 
 def last_letters(run: Path, most: int) -> list[Letter]:
     """Return the last ``most`` dead letters, one or more, and read no more files than needed."""
-    decode, letters = msgspec.json.Decoder(Letter).decode, list[Letter]()
+    letters: list[Letter] = []
     for path in reversed(durable.matching(run / DEAD_LETTERS, "*.jsonl")):
-        letters = [*map(decode, path.read_bytes().splitlines()), *letters][-most:]
+        letters = [*_letters_in(path), *letters][-most:]
         if len(letters) == most:
             break
     return letters

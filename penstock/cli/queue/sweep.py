@@ -65,7 +65,8 @@ def sweep(
         QUANTILES if quantiles else (),
     )
     wanted = settings(parsed)
-    known = _resume(output, [axis.name for axis in parsed])
+    about = {"sweep": repr(server), "costs": costs or {}, "quantiles": quantiles}
+    known = _resume(output, [axis.name for axis in parsed], about)
     missing = [setting for setting in wanted if _key(setting) not in known]
     if master is not None and missing:
         from penstock.engine.session.parallel import spark_map
@@ -76,7 +77,7 @@ def sweep(
     with Bar("settings", MofNCompleteColumn(), TimeRemainingColumn()) as advance:
         for number, (setting, result) in enumerate(zip(missing, results, strict=True), 1):
             known[_key(setting)] = result
-            _append(output, result)
+            _append(output, result, about)
             advance(number, len(missing))
     points = [known[_key(setting)] for setting in wanted]
     if as_json:
@@ -103,29 +104,39 @@ def _key(setting: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     return tuple(sorted((name, float(value)) for name, value in setting.items()))
 
 
-def _resume(output: Path | None, names: list[str]) -> dict[tuple[tuple[str, float], ...], dict[str, Value]]:
-    """The results that an earlier, interrupted sweep wrote, by `_key`; cuts off half a line at the end of the file."""
+def _resume(
+    output: Path | None, names: list[str], about: dict[str, Any]
+) -> dict[tuple[tuple[str, float], ...], dict[str, Value]]:
+    """The results that an earlier, interrupted sweep wrote, by `_key`; cuts off half a line at the end of the file.
+
+    The first line has what the sweep is about: its server, costs and figures, which must be those of this one.
+    """
     known: dict[tuple[tuple[str, float], ...], dict[str, Value]] = {}
     if output is None or not output.exists():
         return known
     if not output.is_file():
         raise ConfigurationError(f"{output} is not a file; choose another place.")
-    whole, end, torn = output.read_text().rpartition("\n")
+    whole, end, torn = output.read_bytes().rpartition(b"\n")
     try:
-        for result in map(json.loads, whole.splitlines()):
+        first, *results = map(json.loads, whole.splitlines() or [b"null"])
+        for result in results:
             known[_key({name: result[name] for name in names})] = result
-    except (ValueError, KeyError, TypeError):
-        raise ConfigurationError(f"{output} does not hold this sweep; choose another file.") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        first = None
+    if first != json.loads(json.dumps(about)) and (whole or torn):
+        raise ConfigurationError(f"{output} does not hold this sweep of this server; choose another file.")
     if torn:  # a killed run may leave half a line at the end
-        output.write_text(whole + end)
+        output.write_bytes(whole + end)
     return known
 
 
-def _append(output: Path | None, result: Mapping[str, Value]) -> None:
+def _append(output: Path | None, result: Mapping[str, Value], about: dict[str, Any]) -> None:
     if output is None:
         return
     try:
         with output.open("a") as file:
+            if not file.tell():
+                file.write(json.dumps(about) + "\n")
             file.write(json.dumps(result) + "\n")
     except OSError as error:
         raise SinkError(f"{output} cannot be written ({error.strerror}); choose another place.") from error
