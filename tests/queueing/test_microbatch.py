@@ -174,3 +174,33 @@ def test_batches_that_outlast_their_interval_count_for_the_capacity():
 def test_too_few_batches_for_an_interval_are_refused():
     with pytest.raises(ConfigurationError, match="simulate more jobs"):
         simulate(MicroBatchServer(1e5, fixed=1.0), jobs=1_000_000)
+
+
+@pytest.mark.parametrize(("load", "tolerance"), [(0.5, 1e-6), (0.9, 1e-5), (0.99, 5e-4)])
+def test_near_saturation_a_cap_of_one_is_the_md1_queue(load, tolerance):
+    state = MicroBatchServer(arrival_rate=10 * load, cap=1, fixed=0.1).solve()
+    assert state.mean_latency == pytest.approx(0.1 * (1 + load / (2 * (1 - load))), rel=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("scv", "load", "is_solved"),
+    [(1, 0.5, True), (2, 0.4, True)]
+    + [
+        pytest.param(*each, marks=pytest.mark.slow)
+        for each in ((1, 0.6, True), (5, 0.3, True), (1, 0.671, False), (5, 0.365, False))
+    ],
+)
+def test_batches_that_vary_much_have_the_mean_of_their_moments_or_none(scv, load, is_solved):
+    """Without a cap a batch has the rows that came in the one before: their moments follow from each other."""
+    fixed, per_row = 0.5, 1e-3
+    rate, second = load / per_row, 1 + scv
+    mean = fixed / (1 - load)
+    square = second * (fixed**2 + 2 * fixed * load * mean + per_row * load * mean) / (1 - second * load**2)
+    rows, rows_square = rate * mean, rate * mean + rate**2 * square
+    latency = square / (2 * mean) + (fixed * rows + per_row * rows_square) / rows
+    server = MicroBatchServer(arrival_rate=rate, fixed=fixed, per_row=per_row, residual=with_scv(1.0, scv))
+    if not is_solved:
+        with pytest.raises(NotSolvableError, match=r"so near to what it can bear.*use simulate\(\)"):
+            server.solve()
+    else:
+        assert server.solve().mean_latency == pytest.approx(latency, rel=0.008)
