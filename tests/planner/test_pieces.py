@@ -122,6 +122,7 @@ def test_rows_that_come_for_a_while_are_no_burst_at_once(tmp_path):
     assert answer.feasible
 
 
+@pytest.mark.slow
 def test_pieces_are_seen_through_a_longer_trigger(tmp_path):
     """Micro-batches have one piece or two, in turn: at a short trigger none takes less than a piece takes."""
     births = np.sort(np.concatenate([at + RANDOM.random(1000) * 0.2 for at in np.arange(3.3, 2 * HOUR, 20)]))
@@ -133,6 +134,7 @@ def test_pieces_are_seen_through_a_longer_trigger(tmp_path):
     assert found.p95 == pytest.approx(float(np.quantile(latencies, 0.95)), rel=0.15)
 
 
+@pytest.mark.slow
 def test_an_answer_that_misses_what_was_recorded_is_not_sure(tmp_path, monkeypatch):
     told, _ = progress(trigger=10.0, births=loads(600.0, 20_000, 20, 2 * HOUR), fixed=0.5, per_row=5e-4, seconds=2 * HOUR)
     observation = observe(written(tmp_path / "a", told))

@@ -147,6 +147,7 @@ def test_a_linger_batch_agrees_with_its_simulation(size, linger, seed):
         assert (waits < at - 1e-9).mean() <= p + 0.02
 
 
+@pytest.mark.slow
 def test_a_long_tailed_residual_agrees_with_exact_moments():
     # Always busy: n' = Poisson(lambda (a + b n) R), so that both moments are known.
     rate, fixed, per_row, residual = 432.413, 0.191425, 0.000999035, LogNormal(1.0, 2.0)
