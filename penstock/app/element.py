@@ -164,12 +164,13 @@ class ProcessingElement(msgspec.Struct, dict=True):
     def set_timer(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
         """Request a call of ``on_timer`` at a time, or a duration after now. It replaces an earlier request.
 
-        With ``timers="event"`` the time is compared with the watermark, so only ``at`` is allowed. A time after the end of the
-        input, as a timer asks for that always sets itself again, never comes.
+        With ``timers="event"`` the time is compared with the watermark, so only ``at`` is allowed. Once the input has
+        ended, a time after its end, as a timer asks for that always sets itself again, never comes.
         """
         if at is not None and after is None:
             at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-            self._context.due = None if self._context.event_time and at >= ENDED else at.timestamp()
+            has_ended = self._context.event_time and self.watermark == ENDED
+            self._context.due = None if has_ended and at >= ENDED else at.timestamp()
         elif after is not None and at is None and not self._context.event_time:
             self._context.due = self._context.now + seconds(after)
         else:

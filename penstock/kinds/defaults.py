@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -13,17 +13,14 @@ Made = TypeVar("Made", bound=msgspec.Struct)
 
 def is_changeable(value: Any) -> bool:
     """Whether a value is, or holds, something that can be changed in place."""
-    if isinstance(value, list | dict | set | bytearray):
+    if isinstance(value, list | dict | set | bytearray) or (is_dataclass(value) and not isinstance(value, type)):
         return True
     if isinstance(value, tuple | frozenset):
         return any(map(is_changeable, value))
-    if isinstance(value, msgspec.Struct):
-        is_frozen, names = value.__struct_config__.frozen, value.__struct_fields__
-    elif is_dataclass(value) and not isinstance(value, type):
-        is_frozen, names = type(value).__dataclass_params__.frozen, tuple(field.name for field in fields(value))  # type: ignore[attr-defined]
-    else:
+    if not isinstance(value, msgspec.Struct):
         return False
-    return not is_frozen or any(is_changeable(getattr(value, name)) for name in names)
+    held = (getattr(value, name) for name in value.__struct_fields__)
+    return not value.__struct_config__.frozen or any(map(is_changeable, held))
 
 
 def changeable_defaults(kind: type[msgspec.Struct]) -> list[str]:

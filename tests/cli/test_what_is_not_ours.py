@@ -43,7 +43,9 @@ def test_a_file_that_is_no_sweep_is_left_as_it_is(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["predict", RECORDING, "--cores", 4], ["plan", RECORDING, "--p95", "5s", "--what-if", "cores=1"]], ids=str
+    "arguments",
+    [["predict", RECORDING, "--cores", 4], ["plan", RECORDING, "--p95", "5s", "--what-if", "cores=1"]],
+    ids=["predict", "plan"],
 )
 def test_other_cores_than_a_recording_tells_of_are_not_guessed(arguments):
     code, words = said(*arguments)

@@ -350,3 +350,20 @@ def test_a_timer_that_is_always_due_ends(ordered):
             return results(self.key, self.n)
 
     assert run(app, [THREE[:2]]).output("Out")
+
+
+def test_a_timer_for_the_end_of_all_times_fires_at_the_end():
+    app, readings, results = built(Number)
+
+    @app.element(readings, key="key", emits=results, timers="event")
+    class Last(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, reading):
+            self.n += 1
+            self.set_timer(at=datetime(9999, 12, 31, tzinfo=UTC))
+
+        def on_timer(self):
+            return results(self.key, self.n)
+
+    assert [row.n for row in run(app, [THREE[:2], THREE[2:]]).output("Out")] == [3]

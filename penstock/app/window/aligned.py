@@ -91,6 +91,11 @@ class Sliding(Windowing):
         """Offset of the starts, in microseconds."""
         return micros(self.offset)
 
+    @property
+    def longest_us(self) -> int:
+        """How long a window lasts at most around an event, in microseconds."""
+        return self.size_us
+
     def starts(self, time: int) -> Iterator[int]:
         """Yield the starts of the windows that contain a time, the latest first; microseconds."""
         shown = self._begins(time)

@@ -57,6 +57,11 @@ class Session(Windowing):
         """Return the prototype, whose windows grow and merge."""
         return Sessions
 
+    @property
+    def longest_us(self) -> int:
+        """How long a session lasts at least after an event, in microseconds."""
+        return self.gap_us
+
     def planned(self) -> Planned | str:
         """Return why Spark cannot plan sessions with equal results."""
         return "Spark judges each event of a session by itself, and would drop late ones that an open session takes"

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 @server_options
 @click.option("--over", "axes", multiple=True, required=True, metavar="NAME=VALUES", help="a,b,c or start:stop:count[:log].")
 @click.option("--quantiles/--no-quantiles", default=False, help="Predict p50, p95 and p99 too (slower).")
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="A .jsonl file; the same command resumes it.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="A .jsonl file: a line about the sweep, and a line a setting; the same command resumes it.",
+)
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the last column over the last axis: .png or .svg.")
 @click.option("--master", help="Solve on a Spark master, as local[*]; in this process unless given.")
 def sweep(

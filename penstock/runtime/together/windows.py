@@ -10,7 +10,6 @@ from penstock.app.element import Element, InstanceContext
 from penstock.app.stepwise import field_of
 from penstock.app.stream import Source
 from penstock.app.window.aggregate import Reducing
-from penstock.app.window.sessions import Session
 from penstock.app.window.windowed import Windowed, WindowPart
 from penstock.app.window.windowing import EARLIEST, LATEST, microseconds, of_watermark
 from penstock.kinds.defaults import maker
@@ -73,8 +72,7 @@ class Together:
     def _is_far(self, times: Ints) -> NDArray[np.bool_]:
         """Whether an event's windows may lie outside the years 1 to 9999, which shows when they are handed the event."""
         windowing: Any = self._prototype.windowing
-        longest = windowing.gap_us if isinstance(windowing, Session) else windowing.size_us
-        margin = 2 * longest + windowing.allowed_us
+        margin = 2 * windowing.longest_us + windowing.allowed_us
         is_far: NDArray[np.bool_] = (times < EARLIEST + margin) | (times > LATEST - margin)
         return is_far
 
