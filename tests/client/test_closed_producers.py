@@ -47,6 +47,30 @@ def test_of_what_other_threads_put_while_it_closes_each_event_is_sent_or_refused
         assert sorted(event["n"] for event in adapter.events.get("Words", [])) == sorted(taken)
 
 
+def test_an_event_that_is_being_put_is_sent_before_the_end():
+    adapter, entered, going = MemoryTransport(), threading.Event(), threading.Event()
+    producer = Client("http://adapter", transport=adapter).producer("Words")
+    put = producer._queue.put
+
+    def slow(event):
+        if event is not None:
+            entered.set()
+            going.wait()
+        put(event)
+
+    producer._queue.put = slow
+    putting = threading.Thread(target=producer.put, args=({"n": 1},))
+    closing = threading.Thread(target=producer.close)
+    putting.start()
+    entered.wait()
+    closing.start()
+    closing.join(0.3)
+    going.set()
+    putting.join()
+    closing.join()
+    assert adapter.events == {"Words": [{"n": 1}]}
+
+
 def test_the_asynchronous_producer_does_as_the_other():
     async def run():
         adapter = MemoryTransport()

@@ -166,7 +166,9 @@ def test_a_key_that_has_expired_is_not_begun_anew_by_an_event_that_fails():
 
     driver = TopologyDriver(app, partitions=1, dead_letters=True)
     driver.batch({"Readings": [Reading("a", 1)]})
-    driver.advance(6)
+    driver.advance(4)
+    driver.batch()
+    driver.advance(2)
     driver.batch({"Readings": [Reading("a", -1)]})
     before = driver.output("Out")
     driver.advance(3)

@@ -367,3 +367,26 @@ def test_a_timer_for_the_end_of_all_times_fires_at_the_end():
             return results(self.key, self.n)
 
     assert [row.n for row in run(app, [THREE[:2], THREE[2:]]).output("Out")] == [3]
+
+
+def test_a_timer_in_order_that_sets_itself_again_goes_on_from_micro_batch_to_micro_batch():
+    app, readings, results = built(Number)
+
+    @app.element(readings, key="key", emits=results, ordered=True, timers="event")
+    class Ticking(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, reading):
+            if reading.key == "a":
+                self.set_timer(at=reading.at)
+
+        def on_timer(self):
+            self.n += 1
+            self.set_timer(at=self.watermark + timedelta(seconds=1))
+            return results(self.key, self.n)
+
+    driver = TopologyDriver(app, partitions=1)
+    driver.batch({"Readings": [Reading("a", 0, at(0))]})
+    for minute in range(1, 26):
+        driver.batch({"Readings": [Reading("b", 0, at(60 * minute))]})
+    assert len(driver.output("Out")) > 1400
