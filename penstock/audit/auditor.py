@@ -234,26 +234,29 @@ class Auditor:
         return self._compared(bound.uri, expected, held, owed)
 
     def _without_excused(
-        self, missing: Counter[bytes], by_name: Mapping[bytes, ExpectedRow], owed: int
+        self, missing: Counter[bytes], equal: Mapping[bytes, list[ExpectedRow]], owed: int
     ) -> tuple[Counter[bytes], Counter[str]]:
         """Return the missing rows less those that may be missing, and how many these are, by the reason.
 
+        Of equal rows of several micro-batches nobody can tell which are missing: those that may be are taken first.
+
         Args:
+            equal: the expected rows, by their identity.
             owed: how many rows of the last micro-batch are staged, and not delivered yet.
         """
         committed = {number: us for group in self._groups for number, us in group.committed_us.items()}
         last, excused, left = max(committed, default=None), Counter[str](), Counter[bytes]()
         for name, times in missing.items():
-            batch = by_name[name].batch
-            if self._since is not None and committed.get(batch, 0) / 1e6 < self._since:
-                excused["older than --since"] += times
-            elif batch == last and owed:
-                may = min(times, owed) if self._sample.share == 1 else times  # of a sample it is not known how many are staged
-                excused["not delivered yet"] += may
-                owed -= may if self._sample.share == 1 else 0
-                left[name] += times - may
-            else:
-                left[name] += times
+            batches = [row.batch for row in equal[name]]
+            older = [batch for batch in batches if self._since is not None and committed.get(batch, 0) / 1e6 < self._since]
+            staged = batches.count(last) if owed and last not in older else 0
+            if self._sample.share == 1:  # of a sample it is not known how many are staged
+                staged = min(staged, owed)
+            aged = min(times, len(older))
+            late = min(times - aged, staged)
+            owed -= late if self._sample.share == 1 else 0
+            excused += Counter({"older than --since": aged, "not delivered yet": late})
+            left[name] = times - aged - late
         return +left, excused
 
     def _without_refused(self, sink: Sink, rows: list[ExpectedRow]) -> list[ExpectedRow]:
@@ -290,15 +293,17 @@ class Auditor:
     def _compared(self, place: str, rows: list[ExpectedRow], held: list[Any], owed: int) -> SinkAudit:
         """Compare the rows expected in a sink with those that it holds, as multisets."""
         there = {identity(event): event for event in held}
-        by_name = {row.same: row for row in rows}
+        equal: dict[bytes, list[ExpectedRow]] = {}
+        for row in rows:
+            equal.setdefault(row.same, []).append(row)
         wanted, actual = _counted(rows), Counter(map(identity, held))
         missing, more = wanted - actual, actual - wanted
-        missing, excused = self._without_excused(missing, by_name, owed)
+        missing, excused = self._without_excused(missing, equal, owed)
         doubled = Counter({name: times for name, times in more.items() if name in wanted})
         strange = more - doubled
         kinds = {"missing": missing, "too many": doubled, "of no input": strange}
         examples = {
-            kind: [self._example(there.get(name), times, by_name.get(name)) for name, times in counted.most_common(EXAMPLES)]
+            kind: [self._example(there.get(name), times, equal.get(name, [])) for name, times in counted.most_common(EXAMPLES)]
             for kind, counted in kinds.items()
             if counted
         }
@@ -306,9 +311,11 @@ class Auditor:
             place, len(rows), len(held), missing.total(), doubled.total(), strange.total(), examples, excused=dict(excused)
         )
 
-    def _example(self, event: Any, times: int, row: ExpectedRow | None) -> RowExample:
+    def _example(self, event: Any, times: int, rows: list[ExpectedRow]) -> RowExample:
+        row = rows[-1] if rows else None
         shown = json.loads(_as_json(event if row is None else row.event))
         example = RowExample(shown, times, None if row is None else row.batch, None)
+        example.earlier = sorted({one.batch for one in rows} - {example.batch})
         if row is not None and row.origin is not None:
             self._origins.append((example, row.origin))
         return example

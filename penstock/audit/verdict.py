@@ -16,14 +16,16 @@ class RowExample(msgspec.Struct):
     Args:
         row: the row that the sink holds, or should hold.
         times: how many are too many, or missing.
-        batch: the micro-batch that emitted it; None where unknown.
+        batch: the last micro-batch that emitted it; None where unknown.
         input: the source event that caused it; None where no single one did.
+        earlier: the earlier micro-batches that emitted an equal row: which of them is missing cannot be told.
     """
 
     row: Any
     times: int
     batch: int | None
     input: str | None
+    earlier: list[int] = []
 
 
 class SinkAudit(msgspec.Struct):
@@ -151,7 +153,8 @@ def _said(name: str, sink: SinkAudit) -> list[str]:
     ]
     for kind, examples in sink.examples.items():
         for example in examples:
-            batch = "" if example.batch is None or example.batch < 0 else f", of micro-batch {example.batch}"
+            batches = [number for number in (*example.earlier, example.batch) if number is not None and number >= 0]
+            batch = f", of micro-batch {' or '.join(map(str, batches))}" if batches else ""
             origin = "" if example.input is None else f", from {example.input}"
             times = "" if example.times == 1 else f", {example.times} times"
             lines.append(f"    {kind}: {msgspec.json.encode(example.row).decode()}{times}{batch}{origin}")

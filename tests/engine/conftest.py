@@ -1,6 +1,8 @@
 """Runs applications of `apps_engine.py` on Spark."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -37,11 +39,13 @@ def words(tmp_path):
     """A source to which files can be added."""
     directory = tmp_path / "in"
     directory.mkdir()
-    numbers = iter(range(100))
+    numbers, began = iter(range(100)), time.time()
 
     def add(*texts):
-        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-        (directory / f"{next(numbers):03d}.jsonl").write_text(lines)
+        number = next(numbers)
+        file = directory / f"{number:03d}.jsonl"
+        file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        os.utime(file, (began - 100 + number,) * 2)  # Spark reads files by their times, which quick writes share
         return {"Words": f"jsonl:{directory}?max_files=1"}
 
     return add

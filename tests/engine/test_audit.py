@@ -26,6 +26,8 @@ from penstock.cli.main import cli
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.topic import ID_HEADER, Topic
 from penstock.errors import ConfigurationError, RunFailedError
+from penstock.runs.batches import records_in
+from penstock.runs.files import ledger_of
 from penstock.runs.report import report_of_run
 from penstock.runtime.codec import Codec
 
@@ -178,14 +180,19 @@ def test_a_result_that_is_missing_is_shown_with_its_input(run_app, words, tmp_pa
     for texts in WORDS:
         sources = words(*texts)
     result = run_app("passed", file=APPS, sources=sources)
-    file = sorted((result.directory / "output" / "Out").glob("*.jsonl"))[1]
-    rows = file.read_text().splitlines()
-    file.write_text("\n".join(rows[1:]) + "\n")
+    _, second, third = sorted((result.directory / "output" / "Out").glob("*.jsonl"))
+    rows = third.read_text().splitlines()
+    assert json.loads(rows[0]) == {"text": "d"}, "files are read by their times"
+    third.write_text("\n".join(rows[1:]) + "\n")
     ended = CliRunner().invoke(cli, ["audit", str(result.directory)])
     assert ended.exit_code == 1
     assert "1 missing" in ended.output
-    text = json.loads(rows[0])["text"]
-    assert f'missing: {{"text":"{text}"}}, of micro-batch 1, from Words {{"text": "{text}"}}' in ended.output
+    assert 'missing: {"text":"d"}, of micro-batch 2, from Words {"text": "d"}' in ended.output
+    whole = second.read_text()
+    second.write_text(whole.removeprefix('{"text":"b"}\n'))
+    ended = CliRunner().invoke(cli, ["audit", str(result.directory)])
+    assert 'missing: {"text":"b"}, of micro-batch 0 or 1 or 2, from Words' in ended.output, "there is one in each"
+    second.write_text(whole)
     ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--since", "1 h", "--json"])
     assert json.loads(ended.output)["sinks"]["Out"]["missing"] == 1
     ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--sink", "Nope=jsonl:x"])
@@ -378,3 +385,17 @@ def test_topics_and_postgresql_are_audited(run_app, broker, postgres, tmp_path):
     producer.flush()
     found = audited(result, "app", sources, sinks)
     assert wrong(found) == {"Postgres": (1, 0, 0), "LastPostgres": (1, 0, 1), "Kafka": (0, 0, 1)}
+
+
+@pytest.mark.parametrize("gone", [[0], [0, 1], [0, 2]])
+def test_what_is_older_than_since_may_be_gone_though_later_rows_are_equal(run_app, words, gone):
+    for texts in WORDS:
+        sources = words(*texts)
+    result = run_app("passed", file=APPS, sources=sources)
+    records = list(records_in(ledger_of(result.directory, "main")))
+    files = sorted((result.directory / "output" / "Out").glob("*.jsonl"))
+    for number in gone:
+        files[number].unlink()
+    audit = audited(result, "passed", sources, since=records[0].committed_us / 1e6 + 1e-6).sinks["Out"]
+    assert audit.excused == {"older than --since": len(WORDS[0])}
+    assert audit.missing == sum(len(WORDS[number]) for number in gone if number)
