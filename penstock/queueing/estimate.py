@@ -1,14 +1,23 @@
 """Estimates from simulations with confidence intervals: warm-up detection and batch means."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import stdtrit
+
+from penstock.queueing import parameter
 
 Real = NDArray[np.float64]
 
 _GROUPS = 32
+_FINE = 1600
+"""Groups in which a long series is judged; as many as simulations sum by."""
+
+ENOUGH = 200
+"""With fewer independent observations an interval of 95% covers the true value in fewer than nine of ten runs."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +28,14 @@ class Estimate:
         value: the point estimate.
         half_width: half of the confidence interval's width, in the same unit.
         confidence: the probability that the interval covers the true value.
+        independent: how many independent observations the simulated ones are worth; near saturation queues change slowly, so
+            that many jobs are worth few. With fewer than `ENOUGH` the interval is too narrow.
     """
 
     value: float
     half_width: float
     confidence: float = 0.95
+    independent: float = math.inf
 
     def covers(self, number: float, widths: float = 1.0) -> bool:
         """Whether ``number`` lies within ``widths`` half-widths of the value."""
@@ -55,10 +67,20 @@ def warm_up(series: Real) -> int:
 def ratio_estimate(numerators: Real, denominators: Real, confidence: float) -> Estimate:
     """Sum of numerators over sum of denominators, with an interval from batch means over 32 groups (delta method)."""
     usable = len(numerators) // _GROUPS * _GROUPS
+    if not usable:
+        return Estimate(float(numerators.sum() / denominators.sum()), math.inf, confidence, len(numerators))
     top = numerators[len(numerators) - usable :].reshape(_GROUPS, -1).sum(axis=1)
     bottom = denominators[len(denominators) - usable :].reshape(_GROUPS, -1).sum(axis=1)
     value = top.sum() / bottom.sum()
-    return Estimate(float(value), _half_width((top - value * bottom) / bottom.mean(), confidence), confidence)
+    half_width = _half_width((top - value * bottom) / bottom.mean(), confidence)
+    return Estimate(float(value), half_width, confidence, independent(numerators - value * denominators))
+
+
+def mean_estimate(values: Real, confidence: float) -> Estimate:
+    """Return the mean of a correlated series, with its interval."""
+    groups = min(_FINE, len(values))
+    sums = values[: len(values) // groups * groups].reshape(groups, -1).sum(axis=1)
+    return ratio_estimate(sums, np.full(groups, float(len(values) // groups)), confidence)
 
 
 def _half_width(deviations: Real, confidence: float) -> float:
@@ -73,6 +95,28 @@ def _half_width(deviations: Real, confidence: float) -> float:
 
 def quantile_estimate(values: Real, p: float, confidence: float) -> Estimate:
     """A quantile of a correlated series, with an interval from the quantiles of 32 consecutive groups."""
+    p, confidence = parameter.fraction("p", p), parameter.fraction("confidence", confidence)
     usable = len(values) // _GROUPS * _GROUPS
+    if not usable:
+        return Estimate(float(np.quantile(values, p)), math.inf, confidence, len(values))
     groups = np.quantile(values[:usable].reshape(_GROUPS, -1), p, axis=1)
-    return Estimate(float(np.quantile(values, p)), _half_width(groups - groups.mean(), confidence), confidence)
+    quantile = float(np.quantile(values, p))
+    half_width = _half_width(groups - groups.mean(), confidence)
+    return Estimate(quantile, half_width, confidence, independent((values <= quantile).astype(float)))
+
+
+def independent(series: Real) -> float:
+    """Return how many independent observations a stationary series is worth: its length over its autocorrelation time.
+
+    The autocorrelations are summed as long as the sums of two neighbours are positive and fall (Geyer 1992, the initial
+    monotone sequence).
+    """
+    fine = series[len(series) % _FINE :].reshape(_FINE, -1).mean(axis=1) if len(series) >= _FINE else series
+    deviations = fine - fine.mean()
+    spectrum = rfft(deviations, next_fast_len(2 * len(fine), real=True))
+    covariances = irfft((spectrum * spectrum.conj()).real)[: len(fine) // 2 * 2] / len(fine)
+    if len(covariances) == 0 or covariances[0] <= 0:
+        return float(len(fine))
+    pairs = covariances[0::2] + covariances[1::2]
+    falling = np.minimum.accumulate(pairs[: int(np.argmax(np.append(pairs, -1.0) <= 0))])
+    return float(len(fine) / max(1.0, (2 * falling.sum() - covariances[0]) / covariances[0]))

@@ -13,7 +13,7 @@ from penstock.errors import ConfigurationError, CyclicTopologyError, NotSolvable
 from penstock.queueing import parameter
 from penstock.queueing.chain import Arrivals, Chain, solve_chain
 from penstock.queueing.distribution import Distribution, Exponential, Recorded
-from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate
+from penstock.queueing.estimate import Estimate, mean_estimate, quantile_estimate, ratio_estimate
 from penstock.queueing.model import solve
 from penstock.queueing.server import StreamServer
 from penstock.queueing.simulation import play, require_same_mean
@@ -86,8 +86,7 @@ class NetworkSimulation:
     def path_latency(self, path: tuple[str, ...], confidence: float = 0.95) -> Estimate:
         """Mean time along a path, in seconds."""
         values = self._values(path)
-        groups = values[: len(values) // 64 * 64].reshape(64, -1).sum(axis=1)
-        return ratio_estimate(groups, np.full(64, float(len(values) // 64)), confidence)
+        return mean_estimate(values, confidence)
 
     def path_quantile(self, path: tuple[str, ...], p: float, confidence: float = 0.95) -> Estimate:
         """The time that a fraction ``p`` of the jobs that take the path does not exceed, in seconds."""
@@ -259,8 +258,7 @@ class Network:
                     f"Only {counted.sum()} of the simulated jobs reach node {name!r}; simulate more than {jobs:,} jobs."
                 )
             run = play(server, Recorded(np.diff(times, prepend=0.0)), service.get(name), None, None, len(times), random)
-            grouped = run.response_times[counted][: counted.sum() // 64 * 64].reshape(64, -1)
-            responses[name] = ratio_estimate(grouped.sum(axis=1), np.full(64, float(grouped.shape[1])), confidence)
+            responses[name] = mean_estimate(run.response_times[counted], confidence)
             sums = run.sums[len(run.sums) // 10 : -len(run.sums) // 20]
             transfers[name] = ratio_estimate(sums[:, 2], sums[:, 0], confidence)
             successors = [(target, p) for (source, target), p in self.routes.items() if source == name]

@@ -17,6 +17,7 @@ _EVERY_SIZE_TO = 48  # every batch size up to this is tried
 _GROWTH = 1.2  # ratio of successive batch sizes beyond
 _LARGEST_SIZE = 20_000
 _TIMERS = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 17), [math.inf]])  # relative to the service rate
+_FARTHEST = 1e12  # timers this many times faster or slower than the service rate are the last to be tried
 
 _EXCESS = 100.0
 """A setting is refused by its mean alone if, to reach that mean, the jobs beyond the quantile's limit would have to stay this
@@ -49,12 +50,14 @@ class Optimum:
         cost: c1 L + c2 T, per second.
         steady_state: the steady state of that server.
         profile: the best timer and cost for every batch size that was tried, in ascending order.
+        largest: the largest batch size tried, if larger ones may be cheaper than all that were; None otherwise.
     """
 
     server: StreamServer
     cost: float
     steady_state: SteadyState
     profile: tuple[OptimumSetting, ...]
+    largest: int | None = None
 
     @property
     def batch_size(self) -> float:
@@ -137,6 +140,7 @@ class _Search:
         self.settings: dict[float, OptimumSetting] = {}
         self.judged: dict[float, list[tuple[float, bool]]] = {}  # by timer: (mean, quantile is within its limit)
         self.any_stable = False
+        self.largest: int | None = None
         self.incumbent = math.inf
 
     def cost(self, size: float, timer: float) -> float:
@@ -178,10 +182,11 @@ class _Search:
         if size in self.settings:
             return self.settings[size]
         self.progress(size)
-        timers = _TIMERS * self.server.service_rate
+        timers = list(_TIMERS * self.server.service_rate)
         if size == 1:
             timers = timers[:1]  # no job ever waits in the external queue, so the timer never runs
         costs = [self.cost(size, timer) for timer in timers]
+        self._extend(size, timers, costs)
         best = min(zip(costs, timers, strict=True))
         for k in range(1, len(timers) - 1):
             if costs[k] <= min(costs[k - 1], costs[k + 1]) and math.isfinite(costs[k]):
@@ -191,6 +196,18 @@ class _Search:
                 best = min(best, self._edge(size, timers[k], timers[k + 1], math.isfinite(costs[k])))
         self.settings[size] = OptimumSetting(size, float(best[1]), float(best[0]))
         return self.settings[size]
+
+    def _extend(self, size: float, timers: list[float], costs: list[float]) -> None:
+        """Extend a grid of timers at the end at which it is cheapest, until the cost rises."""
+        step = _TIMERS[2] / _TIMERS[1]
+        for end, factor in ((1, 1 / step), (-1, step)):  # an insertion at these places comes beside 0 and infinity
+            while len(timers) > 1 and math.isfinite(least := min(costs)):
+                edge = 1 if end == 1 else len(timers) - 2
+                further = timers[edge] * factor
+                if costs[edge] != least or not 1 / _FARTHEST < further / self.server.service_rate < _FARTHEST:
+                    break
+                timers.insert(end, further)
+                costs.insert(end, self.cost(size, further))
 
     def _refine(self, size: float, low: float, high: float) -> tuple[float, float]:
         """The cost and the timer rate at the minimum between two timer rates."""
@@ -231,6 +248,8 @@ class _Search:
             far_beyond = size > 3 * best and self.settings[best].cost < (1 - 1e-3) * unlimited.cost
             settled = settled + 1 if (never_full or far_beyond) and size > _EVERY_SIZE_TO else 0
             size = size + 1 if size < _EVERY_SIZE_TO else math.ceil(size * _GROWTH)
+        if settled < 3 and self.settings[tried[-1]].cost < min(self.settings[size].cost for size in tried[:-1]):
+            self.largest = tried[-1]
         for before, middle, after in zip(tried, tried[1:], tried[2:], strict=False):
             cost = self.settings[middle].cost
             if cost <= self.settings[before].cost and cost <= self.settings[after].cost:
@@ -272,4 +291,4 @@ class _Search:
             )
         server = replace(self.server, batch_size=best.batch_size, timer_rate=best.timer_rate)
         profile = tuple(self.settings[size] for size in sorted(self.settings) if self.settings[size].cost < math.inf)
-        return Optimum(server, best.cost, solve(server), profile)
+        return Optimum(server, best.cost, solve(server), profile, self.largest)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
 from penstock.queueing.distribution import Distribution, Exponential, Recorded, is_distribution
-from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate, warm_up
+from penstock.queueing.estimate import Estimate, mean_estimate, quantile_estimate, ratio_estimate, warm_up
 
 if TYPE_CHECKING:
     from penstock.queueing.server import StreamServer
@@ -131,11 +131,10 @@ def simulate_stream_server(
     time, area, transfers, idle = run.sums[first:].T
     skipped = math.ceil(first * jobs / len(run.sums))
     responses = run.response_times[skipped:]
-    grouped = responses[: len(responses) // 64 * 64].reshape(64, -1).sum(axis=1)
     return Simulation(
         ratio_estimate(area, time, confidence),
         ratio_estimate(transfers, time, confidence),
-        ratio_estimate(grouped, np.full(64, len(responses) // 64, dtype=float), confidence),
+        mean_estimate(responses, confidence),
         ratio_estimate(idle, time, confidence),
         responses,
         run.departures[skipped:],

@@ -9,6 +9,8 @@ import time
 import pytest
 from cli.command import complaint, said
 
+from penstock.cli import main
+
 SERVER = ["--arrival-rate", "750", "--service-rate", "1000"]
 COSTS = ["--holding-cost", "1", "--transfer-cost", "0.1"]
 
@@ -66,6 +68,34 @@ def test_simulate_shows_intervals(capsys):
     text = said(capsys, "queue", "simulate", *arguments)
     assert "95% confidence" in text
     assert " ± " in text
+
+
+def test_jobs_that_are_too_few_near_saturation_are_told(capsys):
+    arguments = [
+        "queue",
+        "simulate",
+        "--service-rate",
+        "1000",
+        "--batch-size",
+        "1",
+        "--timer-rate",
+        "0",
+        "--json",
+        "--jobs",
+        "50000",
+    ]
+    run = json.loads(said(capsys, *arguments, "--arrival-rate", "500"))
+    assert run["mean_jobs"]["independent"] > 200
+    main([*arguments, "--arrival-rate", "990"])
+    assert "The intervals are too narrow: near saturation a queue changes slowly" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--holding-cost", "--transfer-cost"])
+@pytest.mark.parametrize("price", ["-1", "nan", "inf"])
+def test_a_price_is_a_number(capsys, flag, price):
+    for verb in ("solve", "simulate"):
+        text = complaint(capsys, "queue", verb, *SERVER, "--batch-size", "5", "--timer-rate", "0", flag, price)
+        assert f"cost is {float(price)}; give zero or a positive number" in text
 
 
 def test_sweep_covers_the_grid_marks_unstable_settings_and_resumes(capsys, directory):

@@ -63,6 +63,21 @@ def test_large_optima_are_found_to_the_last_job():
     assert best.cost == pytest.approx(exact[0], rel=1e-9)
 
 
+def test_a_timer_far_slower_than_the_services_is_found():
+    best = optimize(INSTANT, 1, 1e8, batch_sizes=(math.inf,))
+    exact = min(
+        solve(replace(INSTANT, batch_size=math.inf, timer_rate=rate)).cost(1, 1e8) for rate in np.geomspace(1e-3, 1, 2000)
+    )
+    assert best.cost <= exact
+    assert best.cost == pytest.approx(exact, rel=1e-4)
+
+
+def test_it_is_told_where_larger_batches_may_be_cheaper(monkeypatch):
+    monkeypatch.setattr("penstock.queueing.optimum._LARGEST_SIZE", 60)
+    assert optimize(INSTANT, 1, 20).largest == 58
+    assert optimize(INSTANT, 1, 0.1).largest is None
+
+
 def test_a_limit_on_the_mean_is_met_exactly_and_costs():
     free = optimize(INSTANT, 1, 0.1)
     bound = 0.8 * free.steady_state.mean_response_time

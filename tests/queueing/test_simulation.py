@@ -21,7 +21,7 @@ from penstock.queueing import (
     simulate,
     with_scv,
 )
-from penstock.queueing.estimate import quantile_estimate, ratio_estimate, warm_up
+from penstock.queueing.estimate import ENOUGH, Estimate, independent, mean_estimate, quantile_estimate, ratio_estimate, warm_up
 
 KINDS = [Exponential(2.0), Deterministic(2.0), Gamma(2.0, 0.3), LogNormal(2.0, 1.5), HyperExponential(2.0, 6.0)]
 
@@ -112,6 +112,35 @@ def test_the_warm_up_is_found_and_left_out():
     assert warm_up(series) < 400
     series[:300] += np.linspace(50, 0, 300)
     assert 200 <= warm_up(series) <= 500
+
+
+@pytest.mark.parametrize(("correlation", "length"), [(0.0, 1600), (0.5, 1600), (0.9, 1600), (0.99, 160_000)])
+def test_observations_that_depend_on_each_other_are_worth_fewer(correlation, length):
+    random, worth = np.random.default_rng(1), length * (1 - correlation) / (1 + correlation)
+    counted = [independent(lfilter([1.0], [1.0, -correlation], random.normal(0, 1, length))) for _ in range(20)]
+    assert 0.65 * worth < np.median(counted) < 1.1 * worth  # too few rather than too many
+    assert independent(np.ones(1600)) == 1600
+
+
+def test_too_few_jobs_near_saturation_are_worth_few():
+    loads = {load: simulate(StreamServer(load, 1, 1, 0), jobs=100_000) for load in (0.5, 0.99)}
+    assert loads[0.5].mean_jobs.independent > ENOUGH > 40 > loads[0.99].mean_jobs.independent
+    assert loads[0.5].mean_response_time.independent > ENOUGH > 40 > loads[0.99].mean_response_time.independent
+    assert loads[0.99].quantile(0.99).independent < ENOUGH
+    with pytest.raises(ConfigurationError, match="p is 2; give a fraction between 0 and 1"):
+        loads[0.5].quantile(2)
+
+
+@pytest.mark.parametrize(("load", "jobs", "least", "most"), [(0.9, 100_000, 0.85, 1.0), (0.999, 1_000_000, 0.0, 0.6)])
+def test_intervals_cover_the_truth_less_often_where_the_jobs_are_worth_few(load, jobs, least, most):
+    runs = [simulate(StreamServer(load, 1, 1, 0), jobs=jobs, seed=seed).mean_jobs for seed in range(60)]
+    assert least <= np.mean([run.covers(load / (1 - load)) for run in runs]) <= most
+    assert (np.median([run.independent for run in runs]) > ENOUGH) == (least > 0)
+
+
+def test_a_handful_of_values_has_no_interval():
+    assert mean_estimate(np.arange(5.0), 0.95) == Estimate(2.0, math.inf, 0.95, 5)
+    assert quantile_estimate(np.arange(5.0), 0.5, 0.95) == Estimate(2.0, math.inf, 0.95, 5)
 
 
 @settings(max_examples=20, deadline=None)

@@ -81,6 +81,7 @@ def read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None) 
         SourceError, ConfigurationError: the file cannot be read, or a parameter is missing.
     """
     from penstock.queueing.model import MODELS, model_of
+    from penstock.queueing.parameter import rate
 
     path: Path | None = given["file"]
     tables = {} if path is None else _tables(path)
@@ -97,7 +98,8 @@ def read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None) 
     unknown = [parameter for parameter in table if parameter not in model.PARAMETERS]
     if unknown:
         raise ConfigurationError(f"{flag(unknown[0])} is no parameter of a [{name}]; it has {', '.join(model.PARAMETERS)}.")
-    return model.from_table(table), {**_table(path, tables, "cost", ("holding", "transfer")), **costs}
+    prices = {**_table(path, tables, "cost", ("holding", "transfer")), **costs}
+    return model.from_table(table), {name: rate(f"{name} cost", price, zero=True) for name, price in prices.items()}
 
 
 def _tables(path: Path) -> dict[str, Any]:

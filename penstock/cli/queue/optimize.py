@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import show, timer_of
 from penstock.errors import ConfigurationError
@@ -48,6 +49,12 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
             max_mean_response=max_mean_response,
             max_quantile=None if max_p99 is None else (0.99, max_p99),
             progress=lambda size: status.update(f"Trying batch size {size:g}"),
+        )
+    if best.largest is not None:
+        echo(
+            f"No batch of more than {best.largest:,} jobs was tried but an endless one, and the cost still fell there: larger "
+            "ones may be cheaper.",
+            err=True,
         )
     state = best.steady_state
     numbers = {"batch_size": best.batch_size, "timer_rate": best.timer_rate, "cost": best.cost}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.echo import echo
@@ -81,9 +81,12 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
 
     from penstock.queueing.estimate import Estimate
 
+    _warn([value for value in numbers.values() if isinstance(value, Estimate)])
     if as_json:
         plain = {
-            name: {"value": value.value, "half_width": value.half_width} if isinstance(value, Estimate) else value
+            name: {"value": value.value, "half_width": value.half_width, "independent": round(value.independent, 1)}
+            if isinstance(value, Estimate)
+            else value
             for name, value in numbers.items()
         }
         echo(json.dumps({"kind": kind, **plain}))
@@ -102,6 +105,19 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
             unit = f"{unit}, {timer_of(value)}"
         table.add_row(name.replace("_", " "), text, unit)
     Console(width=100).print(table)
+
+
+def _warn(estimates: Sequence[Estimate]) -> None:
+    """Tell on stderr that intervals are too narrow, where a simulation is worth too few independent observations."""
+    from penstock.queueing.estimate import ENOUGH
+
+    least = min((estimate.independent for estimate in estimates), default=math.inf)
+    if least < ENOUGH:
+        echo(
+            f"The intervals are too narrow: near saturation a queue changes slowly, and these jobs are worth about {least:.2g} "
+            f"independent observations. Simulate more, about {math.ceil(2 * ENOUGH / least)} times as many (--jobs).",
+            err=True,
+        )
 
 
 def _size(value: Value | Estimate) -> Value:
