@@ -249,7 +249,7 @@ class Auditor:
         for name, times in missing.items():
             batches = [row.batch for row in equal[name]]
             older = [batch for batch in batches if self._since is not None and committed.get(batch, 0) / 1e6 < self._since]
-            staged = batches.count(last) if owed and last not in older else 0
+            staged = batches.count(last) if owed and last is not None and last not in older else 0
             if self._sample.share == 1:  # of a sample it is not known how many are staged
                 staged = min(staged, owed)
             aged = min(times, len(older))
