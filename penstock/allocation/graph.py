@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -273,15 +274,25 @@ def read_json(data: Mapping[str, Any] | str | Path) -> dict[str, Any]:
 
     Raises:
         SourceError: the file cannot be read.
-        ConfigurationError: the content is not a JSON object.
+        ConfigurationError: the content is not a JSON object, or an object in it names a key twice.
     """
     if isinstance(data, Mapping):
         return dict(data)
     where = f"{data}" if isinstance(data, Path) else "The text"
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = Counter(name for name, _ in pairs)
+        twice = [name for name, times in names.items() if times > 1]
+        if twice:
+            raise ConfigurationError(f"{where} names {listed(map(repr, twice))} twice in one object: name each once.")
+        return dict(pairs)
+
     try:
-        value = json.loads(data.read_text() if isinstance(data, Path) else data)
+        value = json.loads(data.read_text() if isinstance(data, Path) else data, object_pairs_hook=once)
     except OSError as error:
         raise SourceError(f"{where} cannot be read ({error.strerror}); give a JSON file with a graph.") from error
+    except ConfigurationError:
+        raise
     except (ValueError, TypeError, RecursionError) as error:
         raise ConfigurationError(f"{where} is not JSON: {error}.") from error
     if not isinstance(value, dict):

@@ -102,7 +102,14 @@ def allocate(
         "sharing": given["sharing"],
         "constraints": _constraints(extra, given),
     }
+    if compare and (method != "auto" or draw is not None or explain):
+        raise ConfigurationError("--compare prints a table of all methods; leave out --method, --draw and --explain.")
     if for_cost is not None:
+        ignored = [name for name in ("resources", "bandwidths") if extra.get(name)]
+        if ignored:
+            raise ConfigurationError(
+                f"--for-cost finds the number of equal resources; leave {' and '.join(map(repr, ignored))} out of {graph}."
+            )
         if resources is not None or compare or given["present"] or given["move_price"]:
             raise ConfigurationError(
                 "--for-cost finds the number of resources; give no --resources, --compare, --present or --move-price."

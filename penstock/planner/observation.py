@@ -28,7 +28,7 @@ from penstock.runs.record import Record
 from penstock.runs.starts import Start, last_start
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.tally import ElementTally
-from penstock.storage.place import path_of
+from penstock.storage.place import path_of, real
 from penstock.storage.reach import meet
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def observe(
 
     Raises:
         SourceError: a recording cannot be read or has no progress.
-        ConfigurationError: it has several queries and none was chosen, or it lacks the chosen one.
+        ConfigurationError: it has several queries and none was chosen, it lacks the chosen one, or it is given twice.
 
     Examples:
         >>> seen = observe("examples/recordings/digests-1.jsonl").queries[0]
@@ -191,8 +191,10 @@ def observe(
     if not sources:
         raise ConfigurationError("observe() needs at least one recording: the directory of a run, or a file of progress.")
     places = [path_of(source) for source in sources]
-    for place in places:
+    for number, place in enumerate(places):
         meet(place)
+        if real(place) in map(real, places[:number]):
+            raise ConfigurationError(f"{place} is given twice: its micro-batches would count twice. Give each recording once.")
     recordings = [_Recording.of(place, progress) for place in places]
     if all(len(recording.queries) == 1 for recording in recordings):  # one query, even if it is named differently
         for recording in recordings:

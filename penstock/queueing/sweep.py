@@ -66,9 +66,12 @@ def settings(axes: Sequence[Axis]) -> list[dict[str, float]]:
 
 
 def require_parameters(server: Model, axes: Sequence[Axis]) -> None:
-    """Raise ``ConfigurationError`` unless every axis is a numeric parameter of the server."""
-    names = server.NUMERIC
+    """Raise ``ConfigurationError`` unless every axis is a numeric parameter of the server, and each another one."""
+    names, seen = server.NUMERIC, set[str]()
     for axis in axes:
+        if axis.name in seen:
+            raise ConfigurationError(f"The axis {axis.name} is given twice: give all its values in one.")
+        seen.add(axis.name)
         if axis.name not in names:
             raise ConfigurationError(f"The server has no parameter {axis.name!r} to sweep; choose {', '.join(names)}.")
 

@@ -120,6 +120,13 @@ def test_names_are_taken_as_they_are(capsys, directory):
         (json.dumps(GRAPH), ["-r", "2", "--present", "missing.json"], "cannot be read"),
         (json.dumps(GRAPH), ["-r", "2", "--method", "magic"], "magic"),
         (json.dumps(GRAPH), ["-r", "2", "--for-cost", "9"], "give no --resources"),
+        (json.dumps({**GRAPH, "resources": 3}), ["--for-cost", "9"], "leave 'resources' out of wrong.json"),
+        (json.dumps({**GRAPH, "bandwidths": [["R1", "R2", 2]]}), ["--for-cost", "9"], "leave 'bandwidths' out of wrong.json"),
+        ('{"tasks": {"a": 1, "a": 2, "b": 1}}', ["-r", "2"], "wrong.json names 'a' twice in one object: name each once."),
+        ('{"tasks": {"a": 1}, "tasks": {"b": 1}}', ["-r", "2"], "wrong.json names 'tasks' twice in one object"),
+        (json.dumps(GRAPH), ["-r", "2", "--compare", "--method", "exact"], "leave out --method, --draw and --explain"),
+        (json.dumps(GRAPH), ["-r", "2", "--compare", "--draw", "a.svg"], "leave out --method, --draw and --explain"),
+        (json.dumps(GRAPH), ["-r", "2", "--compare", "--explain"], "leave out --method, --draw and --explain"),
     ],
 )
 def test_wrong_input_gets_one_sentence(capsys, directory, content, arguments, says):

@@ -98,6 +98,11 @@ def test_a_price_is_a_number(capsys, flag, price):
         assert f"cost is {float(price)}; give zero or a positive number" in text
 
 
+def test_an_axis_is_given_once(capsys):
+    text = complaint(capsys, "queue", "sweep", *SERVER, "--over", "batch-size=2", "--over", "batch_size=3")
+    assert "The axis batch_size is given twice: give all its values in one." in text
+
+
 def test_sweep_covers_the_grid_marks_unstable_settings_and_resumes(capsys, directory):
     arguments = ["queue", "sweep", *SERVER, "--transfer-rate", "600", *COSTS, "--over", "batch-size=2,5,20"]
     arguments += ["--over", "timer-rate=0:1000:3"]

@@ -1,6 +1,7 @@
 """Whatever form progress comes in, the same is read from it; what is broken is counted, and what is no progress refused."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from planner.queries import idle, progress, written
 
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner import Setting, calibrate, observe, verdicts
+
+RECORDINGS = Path(__file__).parents[2] / "examples" / "recordings"
 
 TOLD, LATENCIES = progress(seed=3)
 
@@ -156,3 +159,11 @@ def test_an_event_that_says_idle_is_no_batch_and_is_counted(tmp_path):
     seen = observe(lines(tmp_path, [*told, *quiet, logged]))
     assert len(seen.queries[0].records) == len(told) + 9
     assert verdicts(seen)[0].kind == "idle"
+
+
+def test_a_recording_counts_once(monkeypatch):
+    monkeypatch.chdir(RECORDINGS)
+    for again in (RECORDINGS / "digests-1.jsonl", "./digests-1.jsonl", f"../{RECORDINGS.name}/digests-1.jsonl"):
+        with pytest.raises(ConfigurationError, match="is given twice: its micro-batches would count twice"):
+            observe("digests-1.jsonl", again)
+    assert observe("digests-1.jsonl", "digests-2.jsonl").queries[0].batches
