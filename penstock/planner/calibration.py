@@ -25,8 +25,9 @@ Real = NDArray[np.float64]
 REPLICATES, RUNS, FEW_RUNS = 60, 8, 3
 """Simulated runs: for the bands; pooled for the figures, so that they do not rest on a single run; and pooled for figures
 without bands, of which a search makes many."""
-BATCHES, MOST_BATCHES, SHORTEST_S = 600, 20_000, 120.0
-"""Micro-batches simulated for a prediction; most micro-batches of a run, however long the recording; least seconds of a run."""
+BATCHES, MOST_BATCHES, SHORTEST_S, LEAST_ROWS = 600, 20_000, 120.0, 50
+"""Micro-batches simulated for a prediction; most micro-batches of a run, however long the recording; least seconds of a run,
+and least rows of one whose figures are shown."""
 STEPS = 100
 """Arrivals are simulated in so many steps per micro-batch; when within a step a row comes does not matter."""
 LONGEST_S, SHORTEST_CYCLE_S = 86_400.0, 0.02
@@ -157,6 +158,7 @@ class Calibration:
 
         Raises:
             UnstableServerError: the rate is beyond the throughput limit; says both.
+            ConfigurationError: the rate is so low that hardly any row would be simulated.
             NotSolvableError: the model of ``"solved"`` does not fit the recordings.
         """
         whole = self.complete(setting)
@@ -168,8 +170,14 @@ class Calibration:
             )
         random = np.random.default_rng(seed)
         cycle = self.cycle(whole)
+        seldom = LEAST_ROWS / (MOST_BATCHES * cycle)
+        if rate < seldom:
+            raise ConfigurationError(
+                f"At {rate:g} rows per second too few come in {MOST_BATCHES:,} triggers to be simulated: ask for {seldom:.2g} "
+                "or more, at which each row has a micro-batch to itself, too."
+            )
         count = RUNS if replicates else FEW_RUNS
-        span = self._span(cycle, max(batches / count, 50))
+        span = max(self._span(cycle, max(batches / count, 50)), LEAST_ROWS / rate)
         usual = [self.scaled(query, whole) for query in self.queries]
         # The figures come from runs of the fitted model; the bands from runs of models that the recordings also allow.
         runs = [self._simulated(whole, usual, span, cycle, random) for _ in range(count)]
@@ -178,10 +186,13 @@ class Calibration:
         latencies = pooled if method == "simulated" else self._solved(whole, rate)
         shown = [run.passages for run in runs if all(len(passage.started) > 1 for passage in run.passages)]
         if not shown:
-            raise ConfigurationError(f"At {rate:g} rows per second no two micro-batches begin in {span:,.0f} s.")
-        # Micro-batches a day and busy seconds of each query, from the first start to the last.
+            raise ConfigurationError(
+                f"At {rate:g} rows per second no two micro-batches begin in {span:,.0f} s: ask for a higher rate."
+            )
+        # Micro-batches a day and busy seconds of each query, from the first start to the last; each micro-batch has a row.
         time = sum(float(first.started[-1] - first.started[0]) for first, *_ in shown)
-        a_day = [sum(len(passage.started) - 1 for passage in passages) / time * DAY_S for passages in zip(*shown, strict=True)]
+        each = [sum(len(passage.started) - 1 for passage in passages) / time for passages in zip(*shown, strict=True)]
+        a_day = [min(a_second, rate) * DAY_S for a_second in each]
         busy = [
             sum(float((passage.ended - passage.started)[:-1].sum()) for passage in passages)
             for passages in zip(*shown, strict=True)

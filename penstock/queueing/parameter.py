@@ -6,12 +6,15 @@ from typing import Any
 
 from penstock.errors import ConfigurationError
 
+LARGEST = 1e300
+
 
 def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -> float:
     """Check a rate (events or transfers per second) or any other positive quantity.
 
     Raises:
-        ConfigurationError: the value is not a number, is NaN or negative, or is zero or infinite where that is not allowed.
+        ConfigurationError: the value is not a number, is NaN or negative, is zero or infinite where that is not allowed, or is
+            so small or so large that figures computed with it would overflow.
     """
     allowed = ("a number above zero" if not zero else "zero or a positive number") + (", or infinity" if infinite else "")
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -20,6 +23,8 @@ def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -
     in_range = number >= 0 if zero else number > 0
     if math.isnan(number) or not in_range or (math.isinf(number) and not infinite):
         raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
+    if number not in (0.0, math.inf) and not 1 / LARGEST <= number <= LARGEST:
+        raise ConfigurationError(f"{name} is {value!r}; give {allowed}, from {1 / LARGEST:g} to {LARGEST:g}.")
     return number
 
 

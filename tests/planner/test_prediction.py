@@ -183,3 +183,19 @@ def test_the_time_to_recover_is_that_of_rows_one_by_one(tmp_path, share):
         took.append(born[ends[first] - 1] + latencies[ends[first] - 1])
     found = recover(calibration, Setting(trigger=0, rate=rate), outage=60.0, restart=False)
     assert found.seconds == pytest.approx(np.median(took), rel=0.08)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.005])
+def test_rows_that_come_seldom_have_a_micro_batch_each(tmp_path, rate):
+    seen = calibrate(observe(written(tmp_path / "progress.jsonl", progress(rate=1000.0)[0])))
+    predicted = seen.predict(Setting(rate=rate))
+    assert predicted.rows_per_batch == pytest.approx(1.0, abs=0.05)
+    assert predicted.rows_per_batch >= 1
+    assert predicted.batches_per_day == pytest.approx(rate * 86_400, rel=0.05)
+
+
+def test_a_rate_too_low_to_be_simulated_is_refused(tmp_path):
+    seen = calibrate(observe(written(tmp_path / "progress.jsonl", progress(rate=1000.0)[0])))
+    with pytest.raises(ConfigurationError, match=r"At 0.0001 rows per second too few come .* ask for 0.0025 or more"):
+        seen.predict(Setting(rate=0.0001))
+    seen.predict(Setting(rate=0.0026))

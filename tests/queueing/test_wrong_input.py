@@ -31,6 +31,8 @@ NODE = {"a": StreamServer(1, 2, 1, 0)}
         lambda: simulate(SERVER, jobs=2000, service="x"),
         lambda: simulate(SERVER, jobs=2000, interarrival=np.ones(3)),
         lambda: simulate(SERVER, jobs=2000, timer=Exponential(7)),
+        lambda: StreamServer(1e-320, 1, 2, 1),
+        lambda: StreamServer(1, 1e302, 2, 1),
         lambda: solve(SERVER, "chain", truncation="x"),
         lambda: solve(SERVER, "iterative", truncation=math.nan),
         lambda: solve(SERVER, "spectral", digits=True),
