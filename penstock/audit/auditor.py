@@ -156,7 +156,10 @@ class Auditor:
             if before not in (None, UNTOLD, bound.identity()):
                 yield f"source {name} is not the one that the run has read: another is in its place"
         for group in self._groups:
-            yield from self._left_on_the_way(group)
+            if part := group.missing_input():
+                yield f"its checkpoint {group.checkpoint} lacks {part}, so it is not known what was read"
+            else:
+                yield from self._left_on_the_way(group)
 
     def _left_on_the_way(self, group: Committed) -> Iterator[str]:
         for name in self._manifest.reads[group.checkpoint.name].handed_on:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from penstock.connectors.checkpoint import Position, batches
+from penstock.connectors.checkpoint import Position, batches, missing_input
 from penstock.errors import SourceError
 from penstock.runs.batches import records_in
 from penstock.runs.files import PROGRESS, ledger_of
@@ -93,6 +93,10 @@ class Committed:
                     yield int(progress["batchId"]), (offsets, None, None)
             except (ValueError, KeyError, TypeError):  # a torn line, or sums of earlier micro-batches
                 continue
+
+    def missing_input(self) -> str | None:
+        """Return a missing part of the checkpoint, without which it is not known what was read; None if it is whole."""
+        return None if self.last is None else missing_input(self.checkpoint, self.last, sources=len(self.order))
 
     def owed(self, label: str, directory: Path) -> int:
         """Return how many rows of the last micro-batch an output still lacks, in staged files that are not delivered yet."""

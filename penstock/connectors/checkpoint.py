@@ -135,27 +135,17 @@ def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -
         stateful: whether the query is known to keep state.
     """
     # Spark restarts from the last two entries of its log of offsets, and needs the commit of one of them.
-    entries = {log: set(batches(checkpoint, log)) for log in ("offsets", "commits")}
-    before = [] if last == 0 else [last - 1]
-    for number in (*before, last):
-        if number not in entries["offsets"]:
-            return f"offsets/{number}"
-        if not _is_whole(checkpoint, number):
-            return f"offsets/{number}, which is cut short"
-    if before and not {last, last - 1} & entries["commits"]:
+    commits = set(batches(checkpoint, "commits"))
+    if last and (part := _missing_of_offsets(checkpoint, last - 1)):
+        return part
+    if part := missing_input(checkpoint, last, sources=sources):
+        return part
+    if last and not {last, last - 1} & commits:
         return f"commits/{last - 1}"
     if not (checkpoint / "metadata").exists():
         return "metadata"
-    # Each source must have its own log, but for the second reading of a source.
-    offsets = committed_offsets(checkpoint, last)
-    for index, offset in enumerate(offsets):
-        if len(offsets) > sources and offset in offsets[:index] and not (checkpoint / "sources" / str(index)).exists():
-            continue
-        part = _missing_of_source(checkpoint / "sources" / str(index), offset)
-        if part is not None:
-            return f"sources/{index}/{part}"
     # Each operator must have the state of the last completed batch, whose version is the batch's number plus 1.
-    completed = max(entries["commits"], default=-1)
+    completed = max(commits, default=-1)
     if completed < 0:
         return None
     operators = [name for name in durable.names(checkpoint / "state") if name.isdigit()]
@@ -170,8 +160,29 @@ def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -
     return None
 
 
+def missing_input(checkpoint: Path, last: int, *, sources: int) -> str | None:
+    """Return a part that a checkpoint lacks to say what was read up to a batch; None if it is complete. See `missing_part`."""
+    if part := _missing_of_offsets(checkpoint, last):
+        return part
+    # Each source must have its own log, but for the second reading of a source.
+    offsets = committed_offsets(checkpoint, last)
+    for index, offset in enumerate(offsets):
+        if len(offsets) > sources and offset in offsets[:index] and not (checkpoint / "sources" / str(index)).exists():
+            continue
+        part = _missing_of_source(checkpoint / "sources" / str(index), offset)
+        if part is not None:
+            return f"sources/{index}/{part}"
+    return None
+
+
+def _missing_of_offsets(checkpoint: Path, batch: int) -> str | None:
+    """Return a batch's entry in the log of offsets if it is not there, cut short or invalid; None otherwise."""
+    if str(batch) not in durable.names(checkpoint / "offsets"):
+        return f"offsets/{batch}"
+    return None if _is_whole(checkpoint, batch) else f"offsets/{batch}, which is cut short"
+
+
 def _is_whole(checkpoint: Path, batch: int) -> bool:
-    """Whether a batch's entry in the log of offsets is complete and valid."""
     lines = durable.read(checkpoint / "offsets" / str(batch)).decode(errors="replace").splitlines()
     try:
         return len(lines) > 2 and all(line == "-" or json.loads(line) is not None for line in lines[1:])

@@ -399,3 +399,17 @@ def test_what_is_older_than_since_may_be_gone_though_later_rows_are_equal(run_ap
     audit = audited(result, "passed", sources, since=records[0].committed_us / 1e6 + 1e-6).sinks["Out"]
     assert audit.excused == {"older than --since": len(WORDS[0])}
     assert audit.missing == sum(len(WORDS[number]) for number in gone if number)
+
+
+def test_without_what_the_checkpoint_says_was_read_nothing_is_known(run_app, words):
+    for texts in WORDS:
+        sources = words(*texts)
+    result = run_app("passed", file=APPS, sources=sources)
+    checkpoint = result.directory / "checkpoint" / "main"
+    for part in ("offsets/2", "sources/0/2", "sources", "."):
+        place = checkpoint / part
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        audit = audited(result, "passed", sources)
+        assert audit.verdict == "cannot tell"
+        assert f"its checkpoint {checkpoint} lacks " in audit.to_text()
+        assert "so it is not known what was read" in audit.to_text()
