@@ -1027,3 +1027,39 @@ def test_windows_of_ordered_events_leave_nothing_behind():
         driver.batch({"Bids": [Bid(1, 1, at(10 * number))]})
         sizes.append(sum(len(content) for content in driver._committed.stores[1, 0]._content.values()))
     assert max(sizes[30:]) <= max(sizes[10:30])
+
+
+class Sent(Event):
+    item: int
+    at: datetime
+    paid: datetime
+
+
+@pytest.mark.parametrize(("kind", "sizes"), [(Tumbling, ["10 s"]), (Sliding, ["20 s", "5 s"]), (Session, ["3 s"])])
+def test_the_field_of_the_times_may_be_named_beside_the_window(kind, sizes):
+    def starts(window, **options):
+        app = App("sent")
+        sent, sales = app.source("Sent", Sent, event_time="at", lateness="1 min"), app.stream("Sales", Sales)
+        app.sink("Out", sales)
+
+        @app.element(sent, key="item", window=window, emits=sales, **options)
+        class Each(ProcessingElement):
+            def on_event(self, one):
+                pass
+
+            def merge(self, other):
+                pass
+
+            def on_close(self):
+                return sales(self.key, 0, 0, *self.window)
+
+        driver = TopologyDriver(app)
+        driver.batch({"Sent": [Sent(1, at(second), at(second * 7 % 60)) for second in range(0, 40, 3)]})
+        driver.finish()
+        return sorted(one.start for one in driver.output("Out"))
+
+    window = kind(*sizes)
+    by_paid = starts(window, at="paid")
+    assert by_paid == starts(kind(*sizes, at="paid"))
+    assert by_paid != starts(window)
+    assert window.at is None, "the window that was given stays as it is"

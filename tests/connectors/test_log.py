@@ -15,10 +15,14 @@ from hypothesis import strategies as st
 from penstock import Event
 from penstock.adapter import EventLog
 from penstock.adapter.body import BodyReader
+from penstock.app.stream import Sink, Source, Stream
+from penstock.connectors.declaration import SourceContext
 from penstock.connectors.log import CONFLICT, Parcel, Request
 from penstock.connectors.log import log as log_module
 from penstock.connectors.log.arrays import JsonArray
+from penstock.connectors.registry import bind_sinks, bind_source
 from penstock.errors import SinkError, SourceError
+from penstock.testing.contracts import stage
 
 
 def payloads(log, stream="S"):
@@ -218,3 +222,57 @@ def test_results_of_a_run_that_does_not_own_the_stream_are_not_appended(tmp_path
     assert not stream.deliver("another", Parcel([b"2"]), "main", 1)
     assert stream.deliver("one", Parcel([b"1"]), "main", 1)  # repeated: it was appended before
     assert stream.bounds() == (0, 1)
+
+
+def test_the_last_event_of_a_key_is_found_with_its_offset(tmp_path):
+    stream = EventLog(tmp_path).stream("Results")
+    stream.append([Parcel([b"0"]), Parcel([b"1", b"2", b"3"], result_keys=["a", "b", "a"])])
+    stream.append([Parcel([b"1", b"4"], ids=["one", "four"]), Parcel([b"5"], result_keys=["b"])])
+    found = {key: stream.latest(key) for key in ("a", "b", "c")}
+    assert {key: record and (record.offset, record.payload) for key, record in found.items()} == {
+        "a": (3, b"3"),
+        "b": (6, b"5"),
+        "c": None,
+    }
+
+
+def test_a_new_log_is_its_owners_alone_and_one_that_is_there_keeps_its_mode(tmp_path):
+    EventLog(tmp_path / "new").append("S", [b"1"])
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "old").mkdir(mode=0o755)
+    EventLog(tmp_path / "old").append("S", [b"1"])
+    assert (tmp_path / "old").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_stream_of_any_name_is_a_file_of_the_log(tmp_path):
+    log = EventLog(tmp_path)
+    for name in ("a/b", "..", "S%2F", "ü?"):
+        log.append(name, [name.encode()])
+    assert {name: payloads(log, name) for name in ("a/b", "..", "S%2F", "ü?")} == {
+        name: [name.encode()] for name in ("a/b", "..", "S%2F", "ü?")
+    }
+    assert {path.parent for path in tmp_path.rglob("*")} == {tmp_path}
+    assert sorted(log.streams()) == sorted(("a/b", "..", "S%2F", "ü?"))
+
+
+class Sum(Event):
+    name: str
+    total: int
+
+
+def test_a_source_makes_no_log_of_a_directory_that_is_not_there(tmp_path):
+    with pytest.raises(SourceError):
+        bind_source(Source("S", Sum), f"log:{tmp_path / 'gone'}", SourceContext()).beginning(0)
+    assert not (tmp_path / "gone").exists()
+
+
+def test_results_are_found_by_their_key_once_they_are_delivered(tmp_path):
+    sink = bind_sinks([Sink("Out", Stream("Sums", Sum), f"log:{tmp_path / 'log'}", ("name",))], {}, tmp_path)["Out"]
+    sink.claim("r1", ())
+    for batch, sums in enumerate(([Sum("a", 1), Sum("b", 2), Sum("a", 3)], [Sum("b", 4)])):
+        sink.deliver("main", batch, stage(sink, sums))
+    stream = EventLog(tmp_path / "log").stream("Sums")
+    assert {key: stream.latest(key).payload for key in ("a", "b")} == {
+        "a": b'{"name":"a","total":3}',
+        "b": b'{"name":"b","total":4}',
+    }

@@ -112,3 +112,16 @@ def test_integers_are_durations_also_in_a_dictionary_where_spark_has_written_the
     there = pa.dictionary(pa.int32(), pa.int64())
     assert fits(there, pa.duration("us"), lengths=True)
     assert not fits(there, pa.duration("us"))
+
+
+def test_a_missing_struct_stays_missing_when_its_fields_are_fitted():
+    wanted = pa.struct([pa.field("n", pa.int64()), pa.field("more", pa.string())])
+    column = pa.array([{"n": 1}, None, {"n": None}], pa.struct([pa.field("n", pa.int32())]))
+    assert fitted(column, wanted).to_pylist() == [{"n": 1, "more": None}, None, {"n": None, "more": None}]
+    assert fitted(column, wanted).null_count == 1
+
+
+@pytest.mark.parametrize("nested", [pa.list_, lambda kind: pa.map_(pa.string(), kind), lambda kind: pa.struct([("n", kind)])])
+def test_integers_are_durations_within_lists_maps_and_structs_too(nested):
+    assert fits(nested(pa.int64()), nested(pa.duration("us")), lengths=True)
+    assert not fits(nested(pa.int64()), nested(pa.duration("us")))

@@ -430,3 +430,20 @@ def test_the_errors_of_a_run_are_sentences() -> None:
     declare(lambda batch, at, states: 5)
     with pytest.raises(PenstockError, match="returned int"):
         TopologyDriver(app).batch({"Numbers": [Number(1.0)]})
+
+
+def test_the_watermark_is_told() -> None:
+    app = App("marked")
+    readings = app.source("Readings", Reading, event_time="at", lateness="2 s")
+
+    told = []
+
+    @app.batch(readings, emits=app.stream("Sums", Sum), key="key", state=Kept)
+    def marked(batch, at, states):
+        told.append(states.watermark)
+
+    driver = TopologyDriver(app)
+    driver.batch({"Readings": [Reading("a", 0, 1, NOON)]})
+    driver.batch({"Readings": [Reading("a", 0, 1, NOON)]})
+    assert np.isnat(told[0])
+    assert told[1] == np.datetime64("2026-01-01T11:59:58", "us")
