@@ -361,7 +361,7 @@ def test_a_result_that_cannot_be_made_leaves_the_other_windows() -> None:
 def test_two_sessions_apart_that_touch_one_that_is_open(order: list[int]) -> None:
     """The batches begin 15 seconds apart: an open session lasts from 0 to 10, and what touches both its ends comes at once."""
     open_session = [(second, 1) for second in (0, 3, 6)]
-    differences(Session("4 s", allowed="30 s"), [open_session, [(second - 15, n) for n, second in enumerate(order)]])
+    differences(Session("4 s", allowed="30 s"), [open_session, [(second - 15, n + 1) for n, second in enumerate(order)]])
     differences(
-        Session("4 s"), [[(second + 12, 1) for second in (0, 3, 6)], [(second - 3, n) for n, second in enumerate(order)]]
+        Session("4 s"), [[(second + 12, 1) for second in (0, 3, 6)], [(second - 3, n + 1) for n, second in enumerate(order)]]
     )
