@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,29 +115,8 @@ def problem(
     unit_of = _units(graph, limits.together)
     distinct = int(unit_of.max()) + 1
     members = [np.flatnonzero(unit_of == unit) for unit in range(distinct)] if distinct < count else np.arange(count)[:, None]
-    pinned = np.full(len(members), -1)
-    for task, label in limits.pinned.items():
-        unit = unit_of[_position(graph, task, "pinned")]
-        if not is_name(label) or label not in resources.index:
-            raise ConfigurationError(f"{task!r} is pinned to {label!r}; the resources are {listed(resources.names)}.")
-        if pinned[unit] not in (-1, resources.index[label]):
-            raise InfeasibleAllocationError(
-                f"{task!r} is pinned to {label!r}, but must be together with a task pinned to "
-                f"{resources.names[pinned[unit]]!r}; drop one of the three."
-            )
-        pinned[unit] = resources.index[label]
-    # Units that must be apart become neighbours; a unit cannot be apart from itself.
-    apart: list[set[int]] = [set() for _ in members]
-    for group in limits.apart:
-        units = [unit_of[_position(graph, task, "apart")] for task in group]
-        for first, task in zip(units, group, strict=True):
-            for second, partner in zip(units, group, strict=True):
-                if task != partner:
-                    if first == second:
-                        raise InfeasibleAllocationError(
-                            f"{task!r} and {partner!r} must be apart and together; drop one of the two constraints."
-                        )
-                    apart[first].add(int(second))
+    pinned = _pins(graph, resources, limits.pinned, unit_of, len(members))
+    apart = _neighbours(graph, limits.apart, unit_of, len(members))
     home = np.full(count, -1)
     for task, label in (present or {}).items():
         present_place = resources.index.get(label, -2) if is_name(label) else -2
@@ -169,6 +149,36 @@ def problem(
         legal = feasible(result, [", ".join(map(str, (names[t] for t in tasks))) for tasks in members])
         result = result._replace(legal=legal)
     return result
+
+
+def _pins(graph: StreamGraph, resources: Resources, pinned: Mapping[Task, Any], unit_of: Ints, units: int) -> Ints:
+    """Return the position of each unit's resource, -1 for a unit that is not pinned."""
+    places = np.full(units, -1)
+    for task, label in pinned.items():
+        unit = unit_of[_position(graph, task, "pinned")]
+        if not is_name(label) or label not in resources.index:
+            raise ConfigurationError(f"{task!r} is pinned to {label!r}; the resources are {listed(resources.names)}.")
+        if places[unit] not in (-1, resources.index[label]):
+            raise InfeasibleAllocationError(
+                f"{task!r} is pinned to {label!r}, but must be together with a task pinned to "
+                f"{resources.names[places[unit]]!r}; drop one of the three."
+            )
+        places[unit] = resources.index[label]
+    return places
+
+
+def _neighbours(graph: StreamGraph, groups: Iterable[tuple[Task, ...]], unit_of: Ints, units: int) -> list[set[int]]:
+    """Return for each unit the units from which it must be apart; a unit cannot be apart from itself."""
+    apart: list[set[int]] = [set() for _ in range(units)]
+    for group in groups:
+        placed = [(task, int(unit_of[_position(graph, task, "apart")])) for task in group]
+        for (task, first), (partner, second) in permutations(placed, 2):
+            if first == second:
+                raise InfeasibleAllocationError(
+                    f"{task!r} and {partner!r} must be apart and together; drop one of the two constraints."
+                )
+            apart[first].add(second)
+    return apart
 
 
 def _sets(what: str, given: Any) -> tuple[tuple[Task, ...], ...]:
