@@ -167,7 +167,7 @@ def _pins(graph: StreamGraph, resources: Resources, pinned: Mapping[Task, Any], 
     return places
 
 
-def _neighbours(graph: StreamGraph, groups: Iterable[tuple[Task, ...]], unit_of: Ints, units: int) -> list[set[int]]:
+def _neighbours(graph: StreamGraph, groups: Iterable[Iterable[Task]], unit_of: Ints, units: int) -> list[set[int]]:
     """Return for each unit the units from which it must be apart; a unit cannot be apart from itself."""
     apart: list[set[int]] = [set() for _ in range(units)]
     for group in groups:
