@@ -17,6 +17,7 @@ REDUCERS = {
     "numbers": {
         "seen": reducers.count(),
         "total": reducers.sum("number"),
+        "evens": reducers.sum("number").where(lambda seen: seen.number % 2 == 0),
         "mean": reducers.mean("ratio"),
         "least": reducers.min("number"),
         "most": reducers.max("ratio"),
@@ -43,6 +44,7 @@ class Numbers(Event):
     key: int
     seen: int
     total: int
+    evens: int
     mean: float
     least: int
     most: float
