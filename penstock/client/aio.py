@@ -22,6 +22,7 @@ from penstock.client.protocol import (
     closed,
     headers_of,
     looking_up,
+    payload_of,
     sending,
 )
 
@@ -140,11 +141,12 @@ class AsyncProducer:
     async def put(self, event: Event) -> None:
         """See `Producer.put`."""
         self._gathering.check()
+        payload = payload_of(event)
         if self._is_closed:
             raise closed()
         self._putting += 1
         try:
-            await self._queue.put(event)
+            await self._queue.put(payload)
         finally:
             self._putting -= 1
 

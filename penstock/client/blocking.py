@@ -23,6 +23,7 @@ from penstock.client.protocol import (
     closed,
     headers_of,
     looking_up,
+    payload_of,
     sending,
 )
 
@@ -176,14 +177,16 @@ class Producer:
 
         Raises:
             RefusedError: an earlier batch could not be sent, or the producer is closed.
+            ValueError: the event cannot be sent, see `payload_of`.
         """
         self._gathering.check()
+        payload = payload_of(event)
         with self._turn:
             if self._is_closed:
                 raise closed()
             self._putting += 1
         try:
-            self._queue.put(event)
+            self._queue.put(payload)
         finally:
             with self._turn:
                 self._putting -= 1

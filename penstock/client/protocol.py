@@ -5,6 +5,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from math import isinf
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -12,6 +13,8 @@ import httpx
 import msgspec
 
 from penstock.errors import ConfigurationError, RefusedError
+from penstock.kinds.coding import json_encoder
+from penstock.kinds.fields import scalars_in
 from penstock.kinds.text import joined, text_of
 
 Event = Any
@@ -32,6 +35,23 @@ def address_of(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ConfigurationError(f"{url} is no address of an adapter: write http://HOST:PORT.")
     return url
+
+
+def payload_of(event: Event) -> bytes:
+    """Return an event as JSON.
+
+    Raises:
+        ValueError: it holds an infinite number, which JSON lacks; it would be sent as null.
+    """
+    if isinstance(event, bytes):
+        return event
+    payload = _encode(event)
+    if b"null" in payload and any(isinstance(scalar, float) and isinf(scalar) for scalar in scalars_in(event)):
+        raise ValueError(f"This event holds an infinite number, which JSON does not have: {event!r:.200}")
+    return payload
+
+
+_encode = json_encoder().encode
 
 
 class Rejected(msgspec.Struct):
@@ -64,7 +84,7 @@ class Post:
     """A request that carries events; it is identical at each retry, so that the adapter recognizes it."""
 
     def __init__(self, stream: str, events: Iterable[Event], key: str | None, id_field: str | None) -> None:
-        payloads = [event if isinstance(event, bytes) else msgspec.json.encode(event) for event in events]
+        payloads = [payload_of(event) for event in events]
         self.path = stream_path(stream)
         self.content = b"[" + b",".join(payloads) + b"]"
         self.headers = {"Content-Type": "application/json"}
@@ -146,6 +166,8 @@ def sending(post: Post, patience_s: float) -> Flow:
 def looking_up(stream: str, key: Sequence[object]) -> Flow:
     """Request the last event of a key; returns it, or None."""
     parts = joined(None if part is None else text_of(part) for part in key)
+    if {".", ".."} & set(parts.split("/")):
+        raise ValueError(f"The key {parts} cannot be asked for, as HTTP takes . and .. for steps between directories.")
     path = f"/results/{quote(stream, safe='')}/{parts}"
     answer = yield Call("GET", path)
     if isinstance(answer, httpx.TransportError):

@@ -123,10 +123,11 @@ def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=column.is_null())
     if pa.types.is_map(wanted) and pa.types.is_map(column.type):
+        column = _compact(column)
         keys, items = fitted(column.keys, wanted.key_type), fitted(column.items, wanted.item_type)
         return pa.MapArray.from_arrays(_offsets(column), keys, items, type=wanted)
     if pa.types.is_list(wanted) and any(is_a(column.type) for is_a in LISTS):
-        column = column.cast(pa.list_(column.type.value_type))
+        column = _compact(column.cast(pa.list_(column.type.value_type)))
         values = fitted(column.values, wanted.value_type)
         return pa.ListArray.from_arrays(_offsets(column), values, type=wanted)
     if pa.types.is_timestamp(wanted) and not pa.types.is_null(column.type):
@@ -155,6 +156,11 @@ def refuse_beyond(column: pa.Array) -> None:
 
 def _has(kind: pa.DataType, name: str) -> bool:
     return bool(kind.get_field_index(name) >= 0)
+
+
+def _compact(column: pa.Array) -> pa.Array:
+    """Return a list or map column whose null entries hold no values, as lists of a fixed size do."""
+    return column.take(pa.array(range(len(column)), pa.int64())) if column.null_count else column
 
 
 def _offsets(column: pa.Array) -> pa.Array:

@@ -182,6 +182,36 @@ def nothing_of(event_type: type[Event], *, encoded: bool = False) -> dict[str, N
     return {info.encode_name if encoded else info.name: None for info in missing}
 
 
+def filler_of(event_type: type[Event]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a function that adds to an event's values by encoded name those of `nothing_of`, also in events within it."""
+    return _filler(event_type) or (lambda values: values)
+
+
+@cache
+def _filler(annotation: Any) -> Callable[[Any], Any] | None:
+    kind = plain(annotation)
+    if get_origin(kind) in (list, dict):
+        within = _filler(get_args(kind)[-1])
+        if within is None:
+            return None
+        if get_origin(kind) is list:
+            return lambda values: [within(value) for value in values] if isinstance(values, list) else values
+        return lambda values: {k: within(value) for k, value in values.items()} if isinstance(values, dict) else values
+    if not (isinstance(kind, type) and issubclass(kind, Event)):
+        return None
+    nothing, names, annotations = nothing_of(kind, encoded=True), encoded_names(kind), field_types(kind)
+    parts = {names[name]: part for name in names if (part := _filler(annotations[name])) is not None}
+    if not (nothing or parts):
+        return None
+
+    def filled(values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return nothing | {name: parts[name](value) if name in parts else value for name, value in values.items()}
+
+    return filled
+
+
 def times_of(event_type: type[Event]) -> tuple[str, ...]:
     """Return the names of the fields of type `datetime`."""
     kinds = field_types(event_type).items()

@@ -13,6 +13,7 @@ from penstock.kinds.event import Event, field_types
 from penstock.kinds.fields import (
     encoded_names,
     event_to_encoded,
+    filler_of,
     floats_of,
     in_order,
     is_flat_event,
@@ -58,6 +59,7 @@ class Codec:
         """The names of the fields in JSON, by field."""
         self._nested = {name: json_decoder(kind).decode for name, kind in fields.items() if is_nested(kind)}
         self._nothing, self._times = nothing_of(event_type, encoded=True), times_of(event_type)
+        self._filled = filler_of(event_type)
 
     def checked(self, event: Any) -> Any:
         """Check that an event's values have the types of its fields, which Python itself does not check.
@@ -179,8 +181,11 @@ class Codec:
             msgspec.DecodeError, UnicodeDecodeError: the payload is no JSON, or a value has another type; names the field.
         """
         if isinstance(values, bytes):
+            whole = self._nothing.keys() - beside.keys()
+            if whole and whole - (present := open_json(values)).keys():  # a schema may let them be absent
+                values = self.encode_json(self._nothing | present)
             return self.from_message(values, beside) if beside else self.decode_json(values)
-        return convert(self._nothing | values | self._of_texts(beside), self.event_type)
+        return convert(self._filled(values) | self._of_texts(beside), self.event_type)
 
     def _of_texts(self, beside: dict[str, bytes | None]) -> dict[str, Any]:
         return {self.names[name]: self._of_text(name, text) for name, text in beside.items() if text is not None}

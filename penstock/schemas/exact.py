@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from penstock.kinds.coding import convert, to_builtins
+from penstock.kinds.coding import convert, json_decoder, to_builtins
 from penstock.kinds.event import Event
 from penstock.schemas.schema import Schema, zoned
 
@@ -23,13 +23,14 @@ def exact_writer(schema: Schema) -> Callable[[Any], bytes]:
     the milliseconds, and numbers rounded to the 32 bits, that a schema names.
     """
     write, read, made = schema.writer(), schema.reader(), schema.event_type()
+    decode = json_decoder(made).decode
 
     def written(event: Any) -> bytes:
         payload = write(event)
         values = read(payload)
-        if isinstance(values, dict):
-            for path, before, after in _changes(event, made, convert(values, made)):
-                raise ValueError(f"{path} is {before!r}, and would become {after!r} by the schema")
+        kept = decode(values) if isinstance(values, bytes) else convert(values, made)
+        for path, before, after in _changes(event, made, kept):
+            raise ValueError(f"{path} is {before!r}, and would become {after!r} by the schema")
         return payload
 
     return written

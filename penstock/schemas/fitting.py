@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.kinds.annotations import kind_of, optional, plain
 from penstock.kinds.event import Event, field_types
+from penstock.schemas.schema import absent_in
 
 
 class Leniency(NamedTuple):
@@ -36,7 +37,10 @@ def misfits(given: type[Event], wanted: type[Event], lenient: Leniency = STRICT,
             if info.required:
                 yield f"has no field {name}"
             continue
-        yield from _misfit(given_types[given_info.name], wanted_types[info.name], name, lenient)
+        given_type = given_types[given_info.name]
+        if info.encode_name in absent_in(given) and not info.required:  # the default stands in
+            given_type = plain(given_type)
+        yield from _misfit(given_type, wanted_types[info.name], name, lenient)
 
 
 def _misfit(given: Any, wanted: Any, name: str, lenient: Leniency) -> Iterator[str]:

@@ -7,12 +7,13 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.errors import EventSchemaError
+from penstock.kinds.annotations import optional
 from penstock.kinds.coding import convert, json_encoder, to_builtins
 from penstock.kinds.coding import json_schema as schema_of_event
 from penstock.kinds.event import Event
-from penstock.kinds.fields import floats_of, refuse_unwritable
+from penstock.kinds.fields import encoded_names, floats_of, refuse_unwritable
 from penstock.kinds.table import kinds
-from penstock.schemas.schema import Schema, Values, default_of, made_type
+from penstock.schemas.schema import Schema, Values, absent_in, default_of, made_type, note_absent
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 SCALARS = {"string": str, "integer": int, "number": float, "boolean": bool}
@@ -48,13 +49,25 @@ def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
 def writer_of(schema: Schema) -> Callable[[Any], bytes]:
     """Return a writer of events as JSON, with only the fields that the schema has."""
     made = event_type_of(schema)
-    encode = json_encoder().encode
+    encode, floats = json_encoder().encode, floats_of(made)
 
     def write(event: Any) -> bytes:
-        refuse_unwritable(event, floats_of(type(event)))
-        return encode(convert(to_builtins(event), made))
+        fitted = convert(to_builtins(event), made)
+        refuse_unwritable(fitted, floats)
+        return encode(_present(fitted))
 
     return write
+
+
+def _present(value: Any) -> Any:
+    """Return a value with its events as dicts, from which None is left out where the schema has no null."""
+    if isinstance(value, Event):
+        absent = absent_in(type(value))
+        values = {encoded: getattr(value, name) for name, encoded in encoded_names(type(value)).items()}
+        return {name: _present(value) for name, value in values.items() if value is not None or name not in absent}
+    if isinstance(value, dict):
+        return {key: _present(each) for key, each in value.items()}
+    return [_present(each) for each in value] if isinstance(value, list) else value
 
 
 class _Reading:
@@ -128,7 +141,7 @@ class _Reading:
                 raise EventSchemaError(f"JSON Schema's {name} has neither properties nor a schema as additionalProperties.")
             return dict[str, self.python(more, name, inside)]  # type: ignore[misc]
         required = set(kind.get("required", ()))
-        fields: list[tuple[str, Any, Any]] = []
+        fields, absent = list[tuple[str, Any, Any]](), set[str]()
         for field, described in kind["properties"].items():
             python = self.python(described, field.title(), inside)
             given = described.get("default") if isinstance(described, dict) else None
@@ -139,7 +152,11 @@ class _Reading:
                 fields.append((field, python, default))
             else:
                 fields.append((field, python | None, None))
-        return made_type("".join(part.title() if part.islower() else part for part in name.split()), fields)
+                if not optional(python):
+                    absent.add(field)
+        made = made_type("".join(part.title() if part.islower() else part for part in name.split()), fields)
+        note_absent(made, absent)
+        return made
 
 
 def formatted(form: str) -> type:

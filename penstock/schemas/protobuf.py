@@ -18,7 +18,7 @@ import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from penstock.errors import EventSchemaError
+from penstock.errors import EventSchemaError, SourceError
 from penstock.kinds.annotations import optional, plain, scalar_of
 from penstock.kinds.coding import convert, to_builtins
 from penstock.kinds.event import Event, field_types
@@ -125,6 +125,8 @@ def _file(schema: Schema) -> Any:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         for name, text in (*schema.parts, (FILE, schema.text)):
+            if not (root / name).resolve().is_relative_to(root.resolve()):
+                raise EventSchemaError(f"The Protobuf schema imports {name}, which is no relative path.")
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         made = root / "made"
@@ -141,7 +143,8 @@ def _compile(root: Path, arguments: list[str], text: str) -> None:
     """Run the compiler, in a process of its own, for it writes its errors to the process's standard error.
 
     Raises:
-        EventSchemaError: it refuses the schema, of which ``text`` is shown; or it cannot be run.
+        EventSchemaError: it refuses the schema, of which ``text`` is shown.
+        SourceError: it cannot be run, for which no schema is to blame.
     """
     command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root}", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -149,7 +152,7 @@ def _compile(root: Path, arguments: list[str], text: str) -> None:
     if compiled.returncode:
         errors = [line for line in compiled.stderr.splitlines() if ".proto:" in line]
         if not errors:
-            raise EventSchemaError(f"The Protobuf compiler cannot be run: {compiled.stderr.strip()[-300:]}")
+            raise SourceError(f"The Protobuf compiler cannot be run: {compiled.stderr.strip()[-300:] or compiled.returncode}.")
         reason = "; ".join(errors).replace(f"{root}/", "")
         raise EventSchemaError(f"This is no Protobuf schema ({reason[:300]}): {text[:200]}")
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from keyword import iskeyword
 from types import ModuleType, new_class
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -109,6 +110,19 @@ def made_type(name: str, fields: Iterable[tuple[str, Any, Any]]) -> type[Event]:
     body |= {"__annotations__": {names[field]: kind for field, kind, _ in ordered}, "__module__": __name__}
     renamed = {python: field for field, python in names.items() if python != field}
     return new_class(name, (Event,), {"rename": renamed or None}, lambda namespace: namespace.update(body))
+
+
+_ABSENT: WeakKeyDictionary[type[Event], frozenset[str]] = WeakKeyDictionary()
+
+
+def note_absent(made: type[Event], names: Iterable[str]) -> None:
+    """Note the encoded names of a made type's fields that are None only where a message lacks them, as they are never null."""
+    _ABSENT[made] = frozenset(names)
+
+
+def absent_in(kind: type[Event]) -> frozenset[str]:
+    """Return the names that were noted for a type by `note_absent`."""
+    return _ABSENT.get(kind, frozenset())
 
 
 def default_of(given: Any, kind: Any) -> Any:

@@ -6,6 +6,7 @@ import threading
 import httpx
 import pytest
 
+from penstock import Event
 from penstock.client import AsyncClient, Client, MemoryTransport
 from penstock.errors import ConfigurationError, RefusedError
 
@@ -102,3 +103,39 @@ def test_what_a_proxy_answers_while_the_adapter_starts_is_no_refusal(status):
 def test_an_address_without_http_is_refused_at_once(kind, url):
     with pytest.raises(ConfigurationError, match=r"is no address of an adapter: write http://HOST:PORT"):
         kind(url)
+
+
+class Measured(Event):
+    x: float | None
+    more: list[float] = []
+
+
+UNSENDABLE = [{"x": float("inf")}, {"x": [1.0, {"y": float("-inf")}]}, Measured(float("inf")), Measured(None, [float("inf")])]
+
+
+@pytest.mark.parametrize("event", UNSENDABLE, ids=str)
+def test_an_infinite_number_is_refused_where_it_is_given(event):
+    adapter = MemoryTransport()
+    client = Client("http://adapter", transport=adapter)
+    with pytest.raises(ValueError, match="holds an infinite number"):
+        client.send("Words", [event])
+    with client.producer("Words") as producer:
+        with pytest.raises(ValueError, match="holds an infinite number"):
+            producer.put(event)
+        producer.put({"x": None})
+    assert adapter.events["Words"] == [{"x": None}]
+
+    async def asynchronously():
+        async with AsyncClient("http://adapter", transport=adapter) as other, other.producer("Others") as producer:
+            with pytest.raises(ValueError, match="holds an infinite number"):
+                await producer.put(event)
+            await producer.put(Measured(None))
+
+    asyncio.run(asynchronously())
+    assert adapter.events["Others"] == [{"x": None, "more": []}]
+
+
+@pytest.mark.parametrize("key", [(".",), ("..",), ("a", ".."), (".", "a")])
+def test_a_key_that_http_takes_for_a_step_is_refused(key):
+    with pytest.raises(ValueError, match="cannot be asked for, as HTTP takes"):
+        Client("http://adapter", transport=MemoryTransport()).result("Counts", *key)

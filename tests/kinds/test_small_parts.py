@@ -125,3 +125,24 @@ def test_a_missing_struct_stays_missing_when_its_fields_are_fitted():
 def test_integers_are_durations_within_lists_maps_and_structs_too(nested):
     assert fits(nested(pa.int64()), nested(pa.duration("us")), lengths=True)
     assert not fits(nested(pa.int64()), nested(pa.duration("us")))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float64(), 2)),
+        pa.ListArray.from_arrays([0, 2, 4, 6], pa.array([1.0, 2.0, 7.0, 8.0, 3.0, 4.0]), mask=pa.array([False, True, False])),
+    ],
+    ids=["of a fixed size", "with values under null"],
+)
+def test_values_under_a_missing_list_belong_to_no_other(column):
+    assert fitted(column, pa.list_(pa.float64())).to_pylist() == [[1.0, 2.0], None, [3.0, 4.0]]
+    within = pa.StructArray.from_arrays([column], ["v"])
+    assert fitted(within, pa.struct([("v", pa.list_(pa.float64()))])).to_pylist()[0] == {"v": [1.0, 2.0]}
+
+
+def test_values_under_a_missing_map_belong_to_no_other():
+    kind = pa.map_(pa.string(), pa.int64())
+    whole = pa.array([[("a", 1)], [("x", 9)], [("b", 2)]], kind)
+    masked = pa.Array.from_buffers(kind, 3, [pa.py_buffer(bytes([0b101])), whole.buffers()[1]], children=[whole.values])
+    assert fitted(masked, kind).to_pylist() == [[("a", 1)], None, [("b", 2)]]

@@ -2,13 +2,16 @@
 
 import json
 import math
+import subprocess
 from datetime import UTC, datetime, time, timedelta, timezone
 
+import jsonschema
 import pytest
 
 from penstock import Event
-from penstock.errors import EventSchemaError
-from penstock.schemas import Schema
+from penstock.errors import EventSchemaError, SourceError
+from penstock.runtime.codec import Codec
+from penstock.schemas import Schema, misfits
 from penstock.schemas.exact import exact_writer
 
 AT = datetime(2026, 1, 1, 5, 30, 0, 123456, tzinfo=UTC)
@@ -131,3 +134,105 @@ def test_a_default_of_another_type_is_none():
     schema = Schema("AVRO", json.dumps({"type": "record", "name": "Row", "fields": [field]}))
     with pytest.raises(TypeError, match="required argument 'v'"):
         schema.event_type()()
+
+
+def json_schema(**properties):
+    return Schema("JSON", json.dumps({"title": "Row", "type": "object", "properties": properties}))
+
+
+def test_a_whole_number_that_json_schema_makes_a_float_is_kept_or_refused():
+    write = exact_writer(json_schema(v={"type": "number"}))
+    assert json.loads(write(event(2**53))) == {"v": 2**53}
+    with pytest.raises(ValueError, match="v is 9007199254740993, and would become 9007199254740992.0 by the schema"):
+        write(event(2**53 + 1))
+
+
+class Perhaps(Event):
+    v: int | None
+    w: str | None = None
+
+
+NUMBER, TEXT, NULL = {"type": "integer"}, {"type": "string"}, {"type": "null"}
+MISSING = [
+    (json_schema(v=NUMBER, w=TEXT, x=TEXT), {}),
+    (json_schema(v={"anyOf": [NUMBER, NULL]}, w=TEXT), {"v": None}),
+    (json_schema(v={"type": ["integer", "null"]}), {"v": None}),
+]
+
+
+@pytest.mark.parametrize(("schema", "written"), MISSING)
+def test_what_is_missing_is_null_only_where_the_schema_has_null(schema, written):
+    message = exact_writer(schema)(Perhaps(None))
+    assert json.loads(message) == written
+    jsonschema.validate(json.loads(message), json.loads(schema.text))
+    assert Codec(Perhaps).from_values(message, {}) == Perhaps(None)
+
+
+def test_nulls_within_lists_and_objects_are_left_out_too():
+    inner = {"type": "object", "properties": {"v": NUMBER}, "title": "Inner"}
+    schema = json_schema(one=inner, several={"type": "array", "items": inner})
+
+    class Whole(Event):
+        one: Perhaps
+        several: list[Perhaps]
+
+    assert json.loads(schema.writer()(Whole(Perhaps(None), [Perhaps(1), Perhaps(None)]))) == {
+        "one": {},
+        "several": [{"v": 1}, {}],
+    }
+
+
+def test_what_may_be_absent_and_is_never_null_fits_a_field_with_a_default():
+    class Given(Event):
+        v: int = 5
+
+    class Required(Event):
+        v: int
+
+    absent, null = json_schema(v=NUMBER).event_type(), json_schema(v={"anyOf": [NUMBER, NULL]}).event_type()
+    assert list(misfits(absent, Given)) == []
+    assert list(misfits(absent, Required)) == list(misfits(null, Given)) == ["allows null in v"]
+
+
+def test_json_is_written_of_dicts_as_of_events():
+    schema = Schema.of(Perhaps, "JSON")
+    assert json.loads(schema.writer()({"v": 1, "w": None})) == json.loads(schema.writer()(Perhaps(1))) == {"v": 1, "w": None}
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("made", [lambda values: values, lambda values: event(values["v"])])
+def test_numbers_that_json_lacks_are_refused(number, made):
+    with pytest.raises(ValueError, match="Field v is or holds"):
+        Schema.of(type(event(1.0)), "JSON").writer()(made({"v": number}))
+
+
+class Inner(Event):
+    x: int | None
+    y: str
+
+
+class Outer(Event):
+    inner: Inner
+    many: list[Inner] = []
+    named: dict[str, Inner] = {}
+    perhaps: Inner | None = None
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF", "JSON"])
+def test_what_may_be_missing_may_be_missing_at_any_depth(kind):
+    outer = Outer(Inner(None, "a"), [Inner(1, "b"), Inner(None, "c")], {"d": Inner(None, "d")}, Inner(None, "e"))
+    schema = Schema.of(Outer, kind)
+    assert Codec(Outer).from_values(schema.reader()(schema.writer()(outer)), {}) == outer
+
+
+@pytest.mark.parametrize("name", ["../escaped.proto", "/tmp/escaped.proto"])
+def test_a_protobuf_schema_imports_relative_paths_only(name, tmp_path):
+    with pytest.raises(EventSchemaError, match=f"imports {name}, which is no relative path"):
+        Schema("PROTOBUF", 'syntax = "proto3"; message Row { int32 v = 1; }', ((name, "pwned"),)).reader()
+
+
+def test_a_compiler_that_does_not_run_is_no_fault_of_a_schema(monkeypatch):
+    killed = subprocess.CompletedProcess([], -9, "", "")
+    monkeypatch.setattr(subprocess, "run", lambda *command, **options: killed)
+    with pytest.raises(SourceError, match="The Protobuf compiler cannot be run: -9"):
+        Schema("PROTOBUF", 'syntax = "proto3"; message Killed { int32 v = 1; }').reader()

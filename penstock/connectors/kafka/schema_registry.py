@@ -174,12 +174,18 @@ class RegistryFrames:
         Raises:
             SourceError: the registry does not answer; no message is to blame for that, so the micro-batch must be repeated.
         """
-        readers = _readers(self._registry)
-        for number in {divided[0] for message in messages if (divided := divide(message))} - readers.keys():
+        readers, unknown = _readers(self._registry), _unknown(self._registry)
+        numbers = {divided[0] for message in messages if (divided := divide(message))}
+        for number in numbers & unknown:  # by now the registry may know it
+            del readers[number]
+        unknown -= numbers
+        for number in numbers - readers.keys():
             try:
                 readers[number] = self._registry.schema(number).reader()
             except (UnknownSchemaError, EventSchemaError) as error:
                 readers[number] = _refusal(error)
+                if isinstance(error, UnknownSchemaError):
+                    unknown.add(number)
 
     def read(self, message: bytes, fit: Callable[[Values | bytes], Any]) -> Any:
         """Decode a message, and return the result of ``fit`` for its values, or for its JSON.
@@ -201,8 +207,14 @@ class RegistryFrames:
 
 @lru_cache(maxsize=8)
 def _readers(registry: Registry) -> dict[int, Callable[[bytes], Values | bytes]]:
-    """Return this process's decoders by schema number. They are cached, as the schema with a number never changes."""
+    """Return this process's decoders by schema number, which are kept, as the schema with a number never changes."""
     return {}
+
+
+@lru_cache(maxsize=8)
+def _unknown(registry: Registry) -> set[int]:
+    """Return the numbers that a registry did not know when this process asked last: it may lag behind the one written to."""
+    return set()
 
 
 def _refusal(error: ValueError | EventSchemaError) -> Callable[[bytes], Values | bytes]:
