@@ -142,11 +142,11 @@ def _definition(kind: type) -> Any:
 
 def _default(info: msgspec.structs.FieldInfo) -> Any:
     """Return a field's default, if an Avro schema can state it as JSON; else ``msgspec.NODEFAULT``."""
-    value: Any = info.default
     if info.default_factory is not msgspec.NODEFAULT:
         value = info.default_factory()
-    value = value.value if isinstance(value, Enum) else value
-    return value if value is None or isinstance(value, bool | int | float | str) or value in ([], {}) else msgspec.NODEFAULT
+        return value if value in ([], {}) else msgspec.NODEFAULT  # another may differ from call to call
+    value = info.default.value if isinstance(info.default, Enum) else info.default
+    return value if value is None or isinstance(value, bool | int | float | str) else msgspec.NODEFAULT
 
 
 def _avro(annotation: Any, kinds: dict[str, type], path: str) -> Any:
@@ -210,7 +210,16 @@ def _given(field: dict[str, Any], python: Any) -> Any:
     """Return the default of an Avro field as a Python value; ``msgspec.NODEFAULT`` if none, or not of the field's type."""
     if "default" not in field:
         return msgspec.NODEFAULT
-    if plain(python) is bytes and isinstance(field["default"], str):
-        text = field["default"]  # a letter for a byte
-        return text.encode("latin-1") if all(ord(letter) < 256 for letter in text) else msgspec.NODEFAULT
-    return default_of(field["default"], python)
+    default, kind = field["default"], field["type"][0] if isinstance(field["type"], list) else field["type"]
+    form = kind.get("type") if isinstance(kind, dict) else kind
+    try:
+        if form in ("bytes", "fixed") and isinstance(default, str):
+            default = default.encode("latin-1")  # a letter for a byte
+        if isinstance(kind, dict) and kind.get("logicalType") in PYTHON:  # the default is of the type that it is stored as
+            stream = io.BytesIO()
+            fastavro.schemaless_writer(stream, {name: each for name, each in kind.items() if name != "logicalType"}, default)
+            stream.seek(0)
+            default = fastavro.schemaless_reader(stream, kind, None)
+    except (ValueError, TypeError, ArithmeticError, SchemaParseException):
+        return msgspec.NODEFAULT
+    return default_of(default, python)

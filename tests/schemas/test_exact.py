@@ -3,9 +3,13 @@
 import json
 import math
 import subprocess
-from datetime import UTC, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from time import monotonic
+from uuid import UUID, uuid4
 
 import jsonschema
+import msgspec
 import pytest
 
 from penstock import Event
@@ -236,3 +240,42 @@ def test_a_compiler_that_does_not_run_is_no_fault_of_a_schema(monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda *command, **options: killed)
     with pytest.raises(SourceError, match="The Protobuf compiler cannot be run: -9"):
         Schema("PROTOBUF", 'syntax = "proto3"; message Killed { int32 v = 1; }').reader()
+
+
+DEFAULTS = [
+    ({"type": "long", "logicalType": "timestamp-millis"}, 5_000, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)),
+    ({"type": "long", "logicalType": "timestamp-micros"}, 5_000, datetime(1970, 1, 1, 0, 0, 0, 5_000, tzinfo=UTC)),
+    ({"type": "long", "logicalType": "local-timestamp-millis"}, 5_000, datetime(1970, 1, 1, 0, 0, 5)),
+    ({"type": "int", "logicalType": "date"}, 31, date(1970, 2, 1)),
+    ({"type": "int", "logicalType": "time-millis"}, 61_000, time(0, 1, 1)),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "1", Decimal("0.49")),
+    ({"type": "string", "logicalType": "uuid"}, "00000000-0000-0000-0000-000000000001", UUID(int=1)),
+    ("bytes", "\u00ff", b"\xff"),
+    ({"type": "fixed", "name": "Two", "size": 2}, "ab", b"ab"),
+    ("double", 1, 1.0),
+    (["null", "long"], None, None),
+    ({"type": "array", "items": "long"}, [], []),
+]
+
+
+@pytest.mark.parametrize(("kind", "default", "value"), DEFAULTS, ids=lambda part: json.dumps(part, default=str))
+def test_an_avro_default_is_of_the_type_that_it_is_stored_as(kind, default, value):
+    made = avro_record({"name": "n", "type": "long"}, {"name": "v", "type": kind, "default": default}).event_type()(1)
+    assert made.v == value
+    assert type(made.v) is type(value)
+
+
+def avro_record(*fields):
+    return Schema("AVRO", json.dumps({"type": "record", "name": "Row", "fields": list(fields)}))
+
+
+def test_what_a_factory_makes_anew_is_no_default_of_a_schema():
+    class Made(Event):
+        id: str = msgspec.field(default_factory=lambda: uuid4().hex)
+        at: float = msgspec.field(default_factory=monotonic)
+        tags: list[str] = []
+        level: int = 3
+
+    assert Schema.of(Made, "AVRO") == Schema.of(Made, "AVRO")
+    fields = {field["name"]: field for field in json.loads(Schema.of(Made, "AVRO").text)["fields"]}
+    assert {name: field.get("default") for name, field in fields.items()} == {"id": None, "at": None, "tags": [], "level": 3}
