@@ -124,15 +124,26 @@ class PageForm:
         return content
 
     def divided(self, content: Any) -> tuple[list[bytes], list[bytes]]:
-        """Split a page into single instances: returns their encoded keys, and the instances in MessagePack."""
+        """Split a page into single instances: returns their encoded keys, and the instances in MessagePack.
+
+        Their hashes, which may depend on the number of partitions, are left out.
+        """
         table = self.opened(content).cast(self._numbers)
-        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        columns = [[0] * len(table) if name == HASH else table[name].to_pylist() for name in table.schema.names]
+        rows = zip(*columns, strict=True)
         return table[IDENTITY].to_pylist(), list(map(msgspec.msgpack.encode, rows))
 
-    def joined(self, entries: Iterable[bytes]) -> tuple[list[float], bytes]:
-        """Undo `divided`: returns the due times of the instances' timers, in seconds since the epoch, and their page."""
+    def joined(self, entries: Iterable[bytes], hashes: NDArray[np.int64]) -> tuple[list[float], bytes]:
+        """Undo `divided`: returns the due times of the instances' timers, in seconds since the epoch, and their page.
+
+        Args:
+            hashes: of the instances' keys, in the layout that the page is for.
+        """
         columns = zip(*map(msgspec.msgpack.decode, entries), strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._numbers, strict=True)]
+        arrays = [
+            pa.array(hashes if field.name == HASH else column, field.type)
+            for column, field in zip(columns, self._numbers, strict=True)
+        ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._numbers)
         return [due / 1e6 for due in batch[DUE].drop_null().to_pylist()], self.written(batch.cast(self.schema))
 

@@ -420,7 +420,7 @@ def test_pages_are_divided_and_read_by_newer_code() -> None:
     assert len(stored) < len(content)
     assert store.get("e", HEADER) is not None
     identities, entries = form.divided(content)
-    dues, page = form.joined(entries)
+    dues, page = form.joined(entries, form.opened(content)["_hash"].to_numpy())
     assert form.opened(page).equals(form.opened(content))
     assert len(dues) == len(identities)
 

@@ -89,7 +89,7 @@ def pack(homes: Homes, table: pa.Table) -> pa.Table:
         dues = [due for content in contents if (due := decode_shallow(content).next_due) is not None]
         page = _encode(dict(zip(identities, map(msgspec.Raw, contents), strict=True)))
     else:
-        dues, page = form.joined(contents)
+        dues, page = form.joined(contents, homes[element].resolve().keys[element].hashes(identities))
     row = (element, *place, page, min(dues, default=None), len(identities))
     return pa.Table.from_batches([_batch([[value] for value in row], PAGES)])
 
