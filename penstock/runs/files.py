@@ -15,6 +15,8 @@ DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"
 NOTES = r"kafka~.*\.json"
 JOURNALS = r"(?:batches-.*|progress|starts|moves|decisions)\.jsonl"
 """Regular expressions for the names of files that a run writes. No other file in its directory is ever removed."""
+WORKSHOPS = r"[0-9a-f]{8}-\d+"
+"""A regular expression for the names of directories below `MOVING`, in each of which a move works."""
 BEFORE_MANIFEST = rf"spark\.log|log4j2\.properties|\.manifest\.json\.lock|{DRAFTS}"
 """A regular expression for the files that a start leaves if it is killed before it writes the manifest."""
 

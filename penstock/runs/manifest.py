@@ -72,6 +72,7 @@ class Manifest(Head, kw_only=True):
         identities: by source, a text that changes if its file or topic is replaced by another; None where there is none.
         groups: a group's name by element.
         hops: by group, the number of keyed hops.
+        clocks: by group and hop, Spark's time mode: the clock that the timers of the hop's elements follow.
         reads: the inputs of each group.
         orders: by group, its sources in the order in which its query numbers them.
         places: the places of sinks.
@@ -95,6 +96,7 @@ class Manifest(Head, kw_only=True):
     reads: dict[str, Reads]
     partitions: int | None
     layout: Layout
+    clocks: dict[str, list[str]] = {}
     orders: dict[str, list[str]] = {}
     ended: bool = False
     places: dict[str, SinkPlace] = {}

@@ -68,10 +68,10 @@ class FileSource(BoundSource):
 
     def __init__(self, source: Source[Any], uri: Uri, options: Options) -> None:
         self.source = source
-        self.uri = str(uri)
         self.rows = ROWS[uri.scheme]
         self._format = uri.scheme
         self._path = str(absolute(uri.place))
+        self.uri = str(Uri(uri.scheme, self._path, uri.options))
         self._max_files: int | None = options.get("max_files")
         self._encoding: str | None = options.get("encoding")
         self._schema = Codec(source.event_type).schema

@@ -30,6 +30,7 @@ from penstock.engine.moving.seeding import (
 from penstock.engine.query.group import Group
 from penstock.engine.query.stateful import time_mode_of
 from penstock.engine.running.binding import Binding
+from penstock.engine.running.discarding import clear_workshops
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.files import MOVING
@@ -131,7 +132,7 @@ class Move:
                 used = {stream for group in binding.groups for stream in group.hops}
                 for name in set(durable.names(recording.hops)) - used:
                     durable.remove(recording.hops / name)
-            durable.remove(recording.directory / MOVING)
+            clear_workshops(recording.directory)
 
     def _kept_as(self, group: Group) -> int | None:
         """Return the generation of the checkpoint with which a new layout's group can go on; None if it needs a new one."""
@@ -140,7 +141,8 @@ class Move:
         name = full_name(group.name, generation)
         fixed = group.native or not binding.part(group).hops
         for old in binding.groups:
-            if (old.name, old.elements, self._reads(old)) == (name, group.elements, self._reads(group)):
+            same = (name, group.elements, group.sources, self._reads(group))
+            if (old.name, old.elements, old.sources, self._reads(old)) == same:
                 return generation if fixed or self._partitions == binding.layout.partitions else None
         return None
 
@@ -167,9 +169,9 @@ class Move:
                 "with that, except with --master local[*]: change groups or partitions with that master, or leave them."
             )
         for group in self._made:
-            wiring = binding.wiring(group, binding.wanted).resolve()
-            for hop in range(1, wiring.hops + 1):
-                time_mode_of(wiring, hop)
+            part = binding.part(group)
+            for hop in range(1, part.hops + 1):
+                time_mode_of(part, hop)
 
     def _begun(self, group: Group) -> Begun | None:
         """Return a group's last completed micro-batch, once the old layout is settled; None if it has completed none."""

@@ -207,7 +207,7 @@ def seed(
                     SeedProcessor(reference, hop, tuple(labels)),
                     from_arrow_schema(WIRE),
                     "append",
-                    time_mode_of(wiring, hop),
+                    time_mode_of(wiring.topology, hop),
                     initial,
                 )
             )

@@ -36,7 +36,7 @@ def compile_group(spark: SparkSession, reference: WiringReference, sources: list
         frame = (
             frame.withColumn("label", label)
             .groupBy("label")
-            .transformWithStateInPandas(processor, from_arrow_schema(WIRE), "append", time_mode_of(wiring, hop))
+            .transformWithStateInPandas(processor, from_arrow_schema(WIRE), "append", time_mode_of(wiring.topology, hop))
         )
     return frame
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
+from penstock.app.topology import Topology
 from penstock.errors import TopologyError
 from penstock.runtime.arrivals import ArrivedBlocks
 from penstock.runtime.hop import Hop
@@ -18,7 +19,7 @@ from penstock.runtime.wire import CLOCK
 from penstock.runtime.wiring import Wiring, WiringReference
 
 
-def time_mode_of(wiring: Wiring, hop: int) -> str:
+def time_mode_of(topology: Topology, hop: int) -> str:
     """Return Spark's time mode of a hop, which says which clock its timers follow.
 
     Raises:
@@ -26,10 +27,10 @@ def time_mode_of(wiring: Wiring, hop: int) -> str:
     """
     processing: list[str] = []
     event: list[str] = []
-    for element in wiring.hop(hop):
-        if element.has_timers:
+    for element in topology.elements:
+        if element.keyed and element.has_timers and topology.depths[element.name] == hop:
             (event if element.timers == "event" else processing).append(element.name)
-    judged = any(source.event_time is not None for source in wiring.topology.sources)
+    judged = any(source.event_time is not None for source in topology.sources)
     if processing and (event or (judged and hop == 1)):
         other = f"{event[0]} has timers on event time" if event else "its source declares an event time"
         raise TopologyError(
@@ -110,7 +111,7 @@ class HopProcessor(StatefulProcessor):
         hop = Hop(stage, arrivals, self._store, now, watermark)
         for rows in hop.run():
             yield rows.to_pandas()
-        if time_mode_of(stage.wiring, self._hop) != "None":
+        if time_mode_of(stage.wiring.topology, self._hop) != "None":
             self._set_timer(None if hop.due is None else math.ceil(hop.due * 1000))
 
     def _set_timer(self, due: int | None) -> None:

@@ -25,6 +25,7 @@ from penstock.connectors.sink import BoundSink, Refusals
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
 from penstock.engine.query.group import Group, group_elements
+from penstock.engine.query.stateful import time_mode_of
 from penstock.engine.running.agreement import keeps
 from penstock.engine.running.ledger import Ledger, staged_below
 from penstock.engine.running.options import RunOptions
@@ -382,6 +383,9 @@ class Binding:
         return {
             "groups": {name: group.name for group in self.groups for name in group.elements},
             "hops": {group.name: part.hops for group, part in parts.items()},
+            "clocks": {
+                group.name: [time_mode_of(part, hop) for hop in range(1, part.hops + 1)] for group, part in parts.items()
+            },
             "reads": {
                 group.name: Reads(
                     list(group.sources), [source.name for source in part.sources if source.name not in group.sources]

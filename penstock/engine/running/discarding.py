@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.connectors.checkpoint import clear_checkpoint
 from penstock.connectors.files.sink import remove_output
-from penstock.runs.files import CHECKPOINTS, DRAFTS, HOPS, JOURNALS, LOG, MANIFEST, MOVING, NOTES, OURS, OUTPUT, SAID
+from penstock.runs.files import CHECKPOINTS, DRAFTS, HOPS, JOURNALS, LOG, MANIFEST, MOVING, NOTES, OURS, OUTPUT, SAID, WORKSHOPS
 from penstock.runtime.output import DEAD_LETTERS
 from penstock.storage import durable, journal
 
@@ -41,7 +41,7 @@ def discard(directory: Path, here: Path, runs: list[str]) -> None:
         clear_checkpoint(checkpoint)
     for name in (OUTPUT, HOPS, *checkpoints):
         durable.remove_empty(directory / name)
-    durable.remove(directory / MOVING)
+    clear_workshops(directory)
     os.truncate(here / LOG, 0)
     for name in durable.names(here):  # the same directory, except for a run in a store
         if re.fullmatch(SAID, name):
@@ -51,3 +51,11 @@ def discard(directory: Path, here: Path, runs: list[str]) -> None:
 def _within(directory: Path) -> list[Path]:
     """Return the subdirectories of a directory."""
     return [path for name in durable.names(directory) if (path := directory / name).is_dir()]
+
+
+def clear_workshops(directory: Path) -> None:
+    """Remove the directories in which moves of a run have worked."""
+    for name in durable.names(directory / MOVING):
+        if re.fullmatch(WORKSHOPS, name):
+            durable.remove(directory / MOVING / name)
+    durable.remove_empty(directory / MOVING)

@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from penstock.app.state import check_state_fits
 from penstock.connectors.schedule import UNTOLD
 from penstock.engine.session.versions import Spark, installed
 from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError
-from penstock.runs.files import BEFORE_MANIFEST, JOURNALS, MANIFEST
+from penstock.runs.files import BEFORE_MANIFEST, HOPS, JOURNALS, MANIFEST
 from penstock.runs.manifest import Head, Manifest, head_of
 from penstock.runs.report import report_of_run
 from penstock.storage import durable
@@ -106,15 +107,59 @@ def refuse_other(directory: Path, stored: Manifest, present: Manifest) -> None:
                 f"Element {name} was in group {group} when this run began, and is now in {present.groups[name]}, "
                 f"which has another checkpoint: {mend}."
             )
+    for name, reads in stored.reads.items():
+        now_reads = present.reads.get(name, reads)
+        for before, after in ((reads.sources, now_reads.handed_on), (reads.handed_on, now_reads.sources)):
+            for source in sorted({*before} & {*after}):
+                raise IncompatibleStateError(
+                    f"Source {source} was read by {_reader(source, stored)} when this run began, and would now be read by "
+                    f"{_reader(source, present)}, all of it again: it is read by the group of the first element that is "
+                    f"declared on it. Declare the elements in their former order; or {mend}."
+                )
+    for name in stored.hops.keys() ^ present.hops.keys():
+        raise IncompatibleStateError(
+            f"The elements made up {_listed(stored.hops)} when this run began, and now make up {_listed(present.hops)}; "
+            f"group {name} has a query and a checkpoint of its own: {mend}."
+        )
     if stored.hops != present.hops:
         raise IncompatibleStateError(
             f"The groups had {stored.hops} keyed hops when this run began, and now have {present.hops}; Spark's "
             f"checkpoint fixes them: {mend}."
         )
+    for name, clocks in stored.clocks.items():
+        for former, clock in zip(clocks, present.clocks.get(name, clocks), strict=True):
+            if former != clock:
+                raise IncompatibleStateError(
+                    f"The keyed elements of group {name} had {CLOCKS[former]} when this run began, and now have "
+                    f"{CLOCKS[clock]}, and Spark's checkpoint fixes that: {mend}."
+                )
+
+
+CLOCKS = {
+    "None": "no timers and no event time",
+    "ProcessingTime": "timers on processing time",
+    "EventTime": "a source with event times, or timers on it",
+}
+"""Spark's time modes, in words."""
+
+
+def _reader(source: str, manifest: Manifest) -> str:
+    return next((f"group {name}" for name, reads in manifest.reads.items() if source in reads.sources), "none")
+
+
+def _listed(groups: Iterable[str]) -> str:
+    return "the groups " + ", ".join(groups)
 
 
 def _refuse_moved(directory: Path, stored: Manifest) -> None:
-    """Refuse a run with state that was moved to another directory: Spark's checkpoint has the old paths of its files."""
+    """Refuse a run with state that was moved to another directory, and one whose groups hand on events by files also by another
+    spelling of its directory: Spark's checkpoint has the old paths of its files.
+    """
+    if str(directory) != stored.place and durable.names(directory / HOPS):
+        raise IncompatibleStateError(
+            f"{directory} was {stored.place} when this run was started last, and Spark's checkpoint names the files between "
+            "its groups by that, so that it would read them again: start it by that path, or afresh with --fresh."
+        )
     if is_at(directory, stored.place) or not stored.state:
         return
     raise IncompatibleStateError(
