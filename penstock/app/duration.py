@@ -56,3 +56,13 @@ def _parse(text: str) -> float:
         except ValueError:
             pass
     raise ConfigurationError(f"{text!r} is not a duration: write a number and a unit, such as '250 ms', '10 s' or '1 hour'.")
+
+
+def multiple_after(time: float, interval: float) -> float:
+    """Return the first whole multiple of an interval after a time, to the microsecond; all are in seconds.
+
+    >>> multiple_after(1_700_000_000.3, 0.1)
+    1700000000.4
+    """
+    step = max(1, round(interval * 1e6))
+    return (round(time * 1e6) // step + 1) * step / 1e6

@@ -482,6 +482,8 @@ def check_state(element: Element) -> None:
             f"Element {element.name} declares state ({', '.join(prototype.__struct_fields__)}) but has no key: "
             "add key='field' so that each key value has its own, or drop the state."
         )
+    for taken in {"key", "_context"} & set(prototype.__struct_fields__):
+        raise StateError(f"Element {element.name}: self.{taken} is Penstock's own: give the state another name.")
     # A field without an annotation would be a class attribute, which all instances share and no store keeps.
     annotated = {name for base in prototype.__mro__ for name in vars(base).get("__annotations__", ())}
     for name, value in vars(prototype).items():

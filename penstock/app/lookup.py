@@ -1,6 +1,7 @@
 """The body of an element that looks up each event's row in a static table."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ from penstock.app.stream import Stream
 from penstock.app.table import Table
 from penstock.errors import TopologyError
 from penstock.kinds.event import Event, field_types
+from penstock.kinds.fields import is_immutable
 
 
 class Lookup:
@@ -23,6 +25,7 @@ class Lookup:
     def __init__(self, pair: Any, table: Table, fields: Sequence[str], how: Literal["left", "inner"]) -> None:
         self.table = table
         self._pair, self._inner = pair, how == "inner"
+        self._copies = not is_immutable(table.row)
         read = attrgetter(*fields)
         self._key = read if len(fields) > 1 else lambda event: (read(event),)
 
@@ -36,6 +39,8 @@ class Lookup:
 
     def __call__(self, event: Event) -> Emitted:
         row = self.table.get(self._key(event))
+        if row is not None and self._copies:  # a function that changes its row must not change that of other events
+            row = deepcopy(row)
         return None if row is None and self._inner else self._pair(event, row)
 
 

@@ -11,12 +11,11 @@ import builtins
 import copy
 import functools
 import heapq
-import operator
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from typing import Any, Generic, Self, TypeVar, Union, get_args, get_origin
 
 from penstock.app.arguments import checked
@@ -128,6 +127,10 @@ class count(Reducer[int]):
         return builtins.sum(states)
 
 
+EXACT = Context(prec=200, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, InvalidOperation, Overflow])
+"""Adds decimals exactly, as Spark does, or raises ``decimal.Inexact``; Python itself rounds sums to 28 digits."""
+
+
 class sum(Reducer[Any]):
     """The sum of a field."""
 
@@ -145,13 +148,13 @@ class sum(Reducer[Any]):
         return 0
 
     def add(self, state: Any, value: Any, time: int) -> Any:
-        return state + value
+        return EXACT.add(state, value) if type(value) is Decimal else state + value
 
     def merge(self, state: Any, later: Any) -> Any:
-        return state + later
+        return EXACT.add(state, later) if type(later) is Decimal else state + later
 
     def merge_all(self, states: Iterable[Any]) -> Any:
-        return functools.reduce(operator.add, states, 0)  # from Python 3.12 on, `sum` adds floats with compensation
+        return functools.reduce(self.merge, states, 0)  # from Python 3.12 on, `sum` adds floats with compensation
 
 
 class mean(Reducer[tuple[float, int]]):

@@ -142,16 +142,17 @@ def floats_of(event_type: type[Event]) -> dict[str, bool]:
 @cache
 def _floats_of(event_type: Any) -> dict[str, bool]:
     kinds = field_types(event_type)
-    return {name: optional(annotation) for name, annotation in kinds.items() if _holds_floats(annotation)}
+    return {name: optional(annotation) for name, annotation in kinds.items() if holds(annotation, float)}
 
 
-def _holds_floats(annotation: Any) -> bool:
+def holds(annotation: Any, scalar: type) -> bool:
+    """Whether values of an annotation are, or hold at any depth, values of a type."""
     kind = plain(annotation)
     if get_origin(kind) in (list, dict):
-        return _holds_floats(get_args(kind)[-1])
+        return holds(get_args(kind)[-1], scalar)
     if isinstance(kind, type) and issubclass(kind, Event):
-        return any(map(_holds_floats, field_types(kind).values()))
-    return kind is float
+        return any(holds(part, scalar) for part in field_types(kind).values())
+    return kind is scalar
 
 
 def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:

@@ -1,6 +1,7 @@
 """Codecs: convert events of one type to and from JSON, MessagePack, Arrow columns and text fields."""
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from penstock.kinds.fields import (
     event_to_encoded,
     filler_of,
     floats_of,
+    holds,
     in_order,
     is_flat_event,
     is_nested,
@@ -49,6 +51,7 @@ class Codec:
         self.flat = is_flat_event(event_type)
         """Whether every field is a plain scalar without further constraints on its values."""
         self._fits = _fitting(fields) if self.flat else None
+        self._elsewhere = _elsewhere(event_type)
         self._to_column = {name: to_column(annotation) for name, annotation in fields.items()}
         self._to_staged = {name: to_column(annotation, staged=True) for name, annotation in fields.items()}
         self._to_encoded = event_to_encoded(event_type)
@@ -70,9 +73,16 @@ class Codec:
         Raises:
             msgspec.ValidationError: a value does not have its field's type; names the field.
         """
-        if self._fits is not None and self._fits(event):
+        if type(event) is self.event_type and self._fits is not None and self._fits(event):
             return event
         return self.decode_msgpack(self.encode_msgpack(event))
+
+    def in_utc(self, events: list[Any]) -> list[Any]:
+        """Return events with their times in UTC, as events are that were stored or sent on; the same list where all are."""
+        if self._elsewhere is None or not any(map(self._elsewhere, events)):
+            return events
+        moved: list[Any] = self.decode_block(self.encode_msgpack(events))
+        return moved
 
     def to_columns(self, events: list[Any], *, staged: bool = False) -> pa.RecordBatch:
         """Return events as a record batch with the schema `schema`, or `staged`."""
@@ -229,3 +239,18 @@ def _fitting(fields: dict[str, Any]) -> Callable[[Any], bool]:
     ]
     fits: Callable[[Any], bool] = eval(f"lambda event: {' and '.join(tests)}", kinds)
     return fits
+
+
+def _elsewhere(event_type: type[Event]) -> Callable[[Any], bool] | None:
+    """Return a function that tells whether an event may have times in a zone other than UTC; None where none can have.
+
+    It is compiled for the same reason as that of `_fitting`.
+    """
+    own = times_of(event_type)
+    if any(holds(annotation, datetime) for name, annotation in field_types(event_type).items() if name not in own):
+        return lambda event: True  # in lists, dicts, or events within it
+    if not own:
+        return None
+    tests = [f"(event.{name} is not None and event.{name}.tzinfo not in known)" for name in own]
+    elsewhere: Callable[[Any], bool] = eval(f"lambda event: {' or '.join(tests)}", {"known": (UTC, None)})
+    return elsewhere

@@ -87,7 +87,7 @@ class Entrance:
             self._decode_each([payloads[row] for row in whole], lineage.take(whole), decode, bytes)
         else:
             self._tally.accepted += len(events)
-            self._enter(EventBatch(self._source, lineage, events=events))
+            self._enter(EventBatch(self._source, lineage, events=self._codec.in_utc(events)))
 
     def given(self, events: list[Any], lineage: LineageColumns) -> None:
         """Take events as objects, or as JSON in bytes that must still be decoded."""
@@ -176,7 +176,7 @@ class Entrance:
                 good.append(index)
             except Exception as error:  # invalid JSON, a wrong type, or JSON nested too deep, say
                 self._stage.letters.reject(self._source, raw(row), error, lineage.row(index))
-        self._enter(EventBatch(self._source, lineage.take(good), events=events))
+        self._enter(EventBatch(self._source, lineage.take(good), events=self._codec.in_utc(events)))
 
     def _reject_nulls(
         self, columns: pa.RecordBatch, lineage: LineageColumns, required: list[str]

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.app.duration import multiple_after
 from penstock.app.element import Element, InstanceContext, ProcessingElement
 from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise
@@ -76,7 +77,7 @@ class LiveInstances:
         entry = None if is_gone else self.read(identity, stored)
         if entry is None:
             every, clock = self._element.every, self._clock
-            interval = None if every is None else ((clock or 0.0) // every + 1) * every
+            interval = None if every is None else multiple_after(clock or 0.0, every)
             entry = Instance(self._made(), self._context.now, None, interval, self._form)
         return entry
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from penstock.app.duration import multiple_after
 from penstock.app.element import Element, InstanceContext
 from penstock.app.stepwise import Stepwise
 from penstock.runtime.emitter import Emitter
@@ -141,7 +142,7 @@ class Timers:
             entry = self._live[identity]
             if entry.interval is not None and entry.interval <= until:
                 assert self._element.every is not None
-                entry.interval = (self._clock // self._element.every + 1) * self._element.every
+                entry.interval = multiple_after(self._clock, self._element.every)
                 self._call(identity, "on_interval", emitter)
         return bool(ready)
 

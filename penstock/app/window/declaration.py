@@ -18,7 +18,7 @@ from penstock.app.functions import check_function, check_plain_function
 from penstock.app.stream import Source, Stream
 from penstock.app.window.windowed import windowed
 from penstock.app.window.windowing import Windowing
-from penstock.errors import TopologyError
+from penstock.errors import StateError, TopologyError
 from penstock.kinds.event import field_types
 
 TAKING_ONE = ("on_event", "on_late", "merge")
@@ -59,6 +59,8 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
     if not key:
         raise TopologyError(f"Element {name} has windows but no key: add key='field', for windows belong to keyed instances.")
     check_methods(name, body, WINDOW_HOOKS)
+    if "window" in body.__struct_fields__:
+        raise StateError(f"Element {name}: self.window is Penstock's own in windows: give the state another name.")
     refuse_migrate(name, body, "the state of windows")
     for hook in WINDOW_HOOKS:
         if overrides(body, hook):

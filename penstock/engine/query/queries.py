@@ -158,7 +158,8 @@ def _collected(value: Column, time: Column, wanted: Column) -> Column:
 
 
 def _best(reducer: reducers.top, value: Column, wanted: Column) -> Column:
-    ranked = _in_order(F.collect_list(F.when(wanted, value)), lambda one, other: one[reducer.by] > other[reducer.by])
+    there = wanted & value[reducer.by].isNotNull()
+    ranked = _in_order(F.collect_list(F.when(there, value)), lambda one, other: one[reducer.by] > other[reducer.by])
     return F.slice(ranked, 1, reducer.n)
 
 
