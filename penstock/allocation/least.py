@@ -59,7 +59,7 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
     count = max(len(graph.tasks), pinned)
     network = graph.free_network
     alone = float(longest(network, np.where(network.task >= 0, graph.weights[network.task], 0.0), np.empty(network.nodes)))
-    if target < alone:
+    if target * (1 + 1e-9) < alone:
         raise InfeasibleAllocationError(
             f"No number of resources gives a cost of {target:g}: the heaviest path costs {alone:g} with every task alone."
         )

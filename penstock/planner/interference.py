@@ -49,19 +49,28 @@ class Load:
         interval = self.trigger or max(self.fixed / max(1 - self.rate * self.per_row, 1e-9), 1e-3)
         return self.fixed / interval + self.rate * self.per_row * self.tasks
 
+    @property
+    def forced(self) -> float:
+        """Mean number of cores without which rows would pile up. Where micro-batches outlast their trigger, they grow, so that
+        their fixed part takes ever less.
+        """
+        rows = self.rate * self.per_row
+        fits = self.trigger > 0 and self.fixed + rows * self.trigger <= self.trigger
+        return rows * self.tasks + (self.fixed / self.trigger if fits else 0.0)
+
 
 def load_of(name: str, calibration: Calibration) -> Load:
     """The load of a recorded run at its present setting; several queries are taken together."""
     setting = calibration.today
     durations = [(query, query.under(gate_of(setting))) for query in calibration.queries]
-    tasks = min(setting.cores or math.inf, setting.partitions or math.inf)
+    tasks = min(setting.cores or 1.0, setting.partitions or math.inf)
     return Load(
         name,
         calibration.arrivals.rate,
         setting.interval,
         sum(model.fixed * model.mean_ratio for _, model in durations),
         sum(model.per_row * model.mean_ratio * query.observed.rows_per_source_row for query, model in durations),
-        tasks if math.isfinite(tasks) else 1.0,
+        tasks,
         tuple((np.concatenate(durations[0][1].ratios) / durations[0][1].mean_ratio).tolist()),
     )
 
@@ -95,7 +104,7 @@ class _Running:
 
 def shared(loads: Sequence[Load], cores: float, *, span: float = SPAN_S) -> dict[str, dict[str, float]]:
     """Simulate queries that share a driver: latency figures by query, in seconds; infinite if the cores do not suffice."""
-    if sum(load.cores for load in loads) >= cores:
+    if sum(load.forced for load in loads) >= cores:
         return {load.name: dict.fromkeys(("mean", *QUANTILES), math.inf) for load in loads}
     running = [_Running(load, load.trigger, 0.0) for load in loads]
     latencies: dict[str, list[Real]] = {load.name: [] for load in loads}

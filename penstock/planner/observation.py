@@ -1,6 +1,8 @@
 """Observations: the micro-batches, latencies and settings that recordings of a query, or of all queries of a run, show."""
 
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, repeat
@@ -11,6 +13,7 @@ import numpy as np
 
 from penstock.app.description import ElementDescription
 from penstock.app.display import table
+from penstock.app.duration import seconds
 from penstock.connectors.admission import DEFAULT_MAX_ROWS
 from penstock.connectors.registry import is_gated
 from penstock.connectors.uri import Uri
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 WARM_RATIO = 1.15
 """The warm-up ends once the running median of durations is below this multiple of later durations for as many rows."""
+CLOCK_BACK_S = 1.0
+"""Where a micro-batch begins so much before the one before it, the clock was set back."""
 LEAST_TIMED = 20
 """Timed results that are needed to take the latency from them; results of timers and windows are not timed."""
 LEAST_WARM = 8
@@ -341,9 +346,13 @@ class _Recording:
         return self._series[name]
 
     def _made_series(self, name: str) -> list[Series]:
-        runs: dict[str, list[Record]] = {}
+        runs: dict[tuple[str, int], list[Record]] = {}
+        clocks, latest = Counter[str](), dict[str, float]()
         for record in self.queries[name]:
-            runs.setdefault(record.run, []).append(record)
+            if record.taken:
+                clocks[record.run] += record.started < latest.get(record.run, record.started) - CLOCK_BACK_S
+                latest[record.run] = record.started
+            runs.setdefault((record.run, clocks[record.run]), []).append(record)
         visible = {record.batch: record.committed_us / 1e6 for record in self.ledgers.get(name, ())}
         return [series_of(records, visible) for records in runs.values()]
 
@@ -356,12 +365,8 @@ class _Recording:
             trigger = judged[-1]
         gate: dict[str, Any] = {}
         if not self.upstream.get(name):
-            if self.manifest is not None and any(map(is_gated, self.manifest.sources.values())):
-                gate["max_rows"] = float(DEFAULT_MAX_ROWS)
-            for uri in () if self.start is None else self.start.sources.values():
-                options = Uri.parse(uri).options
-                gate |= {key: float(options[key]) for key in ("min_rows", "max_rows") if key in options}
-                gate |= {key: options[key] for key in ("max_delay",) if key in options}
+            known = self.start or self.manifest
+            gate = {} if known is None else _gate_of([Uri.parse(uri) for uri in known.sources.values()])
             if "max_rows" not in gate and warm and (most := warm[-1].maximum) is not None:
                 gate["max_rows"] = most
         known_cores = cores or _cores(self.start)
@@ -379,11 +384,12 @@ class _Recording:
         return float(rows[name] / rows[first]) if first != name and rows[first] else 1.0
 
     def latency(self, name: str) -> Histogram:
-        """The measured latency of the results of warm micro-batches."""
-        first = min((warm.numbers[0] for warm in map(_warm, self.series(name)) if len(warm)), default=0)
+        """The measured latency of the results of the warm micro-batches of the last start."""
+        warm = [series for series in map(_warm, self.series(name)) if len(series)]
+        first, last = (warm[-1].numbers[0], warm[-1].numbers[-1]) if warm else (0, math.inf)
         measured = Histogram()
         for record in self.ledgers.get(name, ()):
-            if record.batch >= first:
+            if first <= record.batch <= last:
                 measured.merge(record.latency_ms)
         return measured
 
@@ -553,6 +559,19 @@ def _ordered(queries: Sequence[QueryObservation]) -> list[QueryObservation]:
         done += ready
         waiting = [query for query in waiting if query not in ready]
     return done
+
+
+def _gate_of(sources: Sequence[Uri]) -> dict[str, Any]:
+    """The gate of all sources together: each has its own share of the rows. There is no threshold where one source has none."""
+    gate: dict[str, Any] = {}
+    given = [uri.options for uri in sources]
+    most = [float(uri.options.get("max_rows", DEFAULT_MAX_ROWS if is_gated(str(uri)) else math.inf)) for uri in sources]
+    if given and math.isfinite(sum(most)):
+        gate["max_rows"] = sum(most)
+    if given and all("min_rows" in options for options in given):
+        gate["min_rows"] = sum(float(options["min_rows"]) for options in given)
+    delays = [options["max_delay"] for options in given if "max_delay" in options]
+    return gate | ({"max_delay": min(delays, key=seconds)} if delays else {})
 
 
 def _cores(start: Start | None) -> float | None:

@@ -176,7 +176,7 @@ class _Search:
 
     def _least(self, group: Group) -> int:
         """A lower bound on the drivers, by the cores that a group keeps busy."""
-        return max(1, math.ceil(sum(self.by_name[name].cores for name in group) / self.cores))
+        return max(1, math.ceil(sum(self.by_name[name].forced for name in group) / self.cores))
 
     def fewest(self) -> int:
         """A lower bound on the drivers of any packing, by the cores kept busy, and by applications that pairwise do not fit."""

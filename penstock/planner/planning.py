@@ -80,10 +80,10 @@ def make_plan(
         >>> plan.trigger_s > 1
         True
     """
-    calibration = calibrate(observation)
+    calibration, sources = calibrate(observation), _sources(observation)
     if isinstance(goal, Prices):
         chosen, today, tried, reason = _cheapest(
-            calibration, goal, what_if, gated=all(map(is_gated, _sources(observation).values()))
+            calibration, goal, what_if, gated=len(sources) == 1 and all(map(is_gated, sources.values()))
         )
         holds_to = None
     else:
@@ -94,7 +94,9 @@ def make_plan(
     plan = plan_of(
         observation, chosen, goal, because=reason, holds_to=holds_to, fixes_cores=fewest_cores, recordings=recordings
     )
-    grouping = None if isinstance(goal, Prices) or chosen.setting.min_rows else _grouped(observation, calibration, chosen)
+    grouping = (
+        None if isinstance(goal, Prices) or (chosen.setting.min_rows or 1) > 1 else _grouped(observation, calibration, chosen)
+    )
     if grouping is not None and grouping.pays:
         apart = f"The figures expected are of one query; with these groups: {grouping.reason}"
         plan = msgspec.structs.replace(plan, groups=described(grouping.best.groups), assumed=[*plan.assumed, apart])
@@ -192,7 +194,7 @@ def _cheapest(
 
     Returns the predictions of that setting, of today's and of all settings that were tried, and the reason in a sentence.
     """
-    base = replace(calibration.complete(what_if), min_rows=None, max_delay=None)
+    base = calibration.complete(what_if).ungated()
     rate = float(base.rate or 0.0)
 
     def predicted(interval: float, patience: float | None = None) -> Prediction | None:

@@ -100,6 +100,10 @@ class Setting:
         """This setting, completed with the values of the recorded one."""
         return replace(recorded, **self.given())
 
+    def ungated(self) -> Self:
+        """This setting without a threshold; where it had one, 1, as a field that is left out means what was recorded."""
+        return replace(self, min_rows=None if self.min_rows is None else 1.0, max_delay=None)
+
     def given(self) -> dict[str, Any]:
         """The fields that are not left out, by name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}

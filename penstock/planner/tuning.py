@@ -319,7 +319,7 @@ def _tried(calibration: Calibration, base: Setting, target: Target) -> Iterable[
     """Predictions without bands, for trigger intervals from 0 to beyond the target."""
     for trigger in STEPS:
         if trigger <= 1.5 * target.seconds + 1:
-            prediction = _predicted(calibration, replace(base, trigger=float(trigger), min_rows=None, max_delay=None), 0)
+            prediction = _predicted(calibration, replace(base.ungated(), trigger=float(trigger)), 0)
             if prediction is not None:
                 yield prediction
 

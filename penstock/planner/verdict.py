@@ -304,6 +304,8 @@ def _growing_state(seen: _Evidence) -> Verdict | None:
     unit = "rows"
     if any(alive for _, alive in seen.query.instances):  # a row of Spark's state holds a page of instances
         counted, unit = list(seen.query.instances), "instances"
+    if not counted:
+        return None
     times, state = (np.array(values, dtype=float) for values in zip(*counted, strict=True))
     if len(state) < 12 or state[-1] < 1000 or state[-1] < 1.3 * max(state[len(state) // 4], 1.0):
         return None

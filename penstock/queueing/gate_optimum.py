@@ -66,7 +66,7 @@ def optimize_gate(
     both, the delay and the threshold in turn.
 
     Args:
-        server: gives all parameters but the threshold and the delay, which are not used.
+        server: gives all parameters but the threshold and the delay, which are not used; it has no trigger interval.
         holding_cost: c1, per row and second, above 0.
         transfer_cost: c2, per batch.
         max_mean_latency: gates with a longer mean latency, in seconds, are left out.
@@ -85,6 +85,11 @@ def optimize_gate(
     """
     if not isinstance(server, MicroBatchServer):
         raise ConfigurationError(f"optimize_gate() takes a MicroBatchServer, not {type(server).__name__}.")
+    if server.trigger_interval:
+        raise ConfigurationError(
+            f"trigger_interval is {server.trigger_interval:g}: a gate with a threshold is solved without one only; give 0, and "
+            "poll for how often a threshold is looked at."
+        )
     server.require_stable()
     return _Search(
         server,

@@ -23,8 +23,9 @@ def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -
     in_range = number >= 0 if zero else number > 0
     if math.isnan(number) or not in_range or (math.isinf(number) and not infinite):
         raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
-    if number not in (0.0, math.inf) and not 1 / LARGEST <= number <= LARGEST:
-        raise ConfigurationError(f"{name} is {value!r}; give {allowed}, from {1 / LARGEST:g} to {LARGEST:g}.")
+    least = 0.0 if zero else 1 / LARGEST
+    if math.isfinite(number) and not least <= number <= LARGEST:
+        raise ConfigurationError(f"{name} is {value!r}; give {allowed}, from {least:g} to {LARGEST:g}.")
     return number
 
 

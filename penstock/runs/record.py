@@ -29,7 +29,7 @@ class SourceRecord:
         Spark's count is too large if the batch was evaluated twice, and the difference of the offsets is if a compacted topic
         has gaps, so this is the smaller of both. For sources that count no rows, it is the difference of the offsets.
         """
-        if self.start is None or self.end is None:
+        if self.start is None or self.end is None or not (self.start or self.rows):  # or it began at the end of a topic
             return self.rows
         return min(self.rows or sys.maxsize, _difference(self.end, self.start))
 

@@ -373,3 +373,9 @@ def test_trying_everything_is_what_it_says():
 def test_an_unknown_task_in_a_constraint_is_a_topology_error():
     with pytest.raises(TopologyError):
         allocate(StreamGraph({"a": 1}), 1, constraints=Constraints(apart=[("a", "b")]))
+
+
+def test_the_least_resources_for_a_cost_that_an_allocation_reaches_exist():
+    graph = StreamGraph({"a": 0.1, "b": 0.2}, {("a", "b"): 0})
+    assert allocate(graph, 2).cost > 0.3  # by rounding
+    assert least_resources(graph, 0.3).resources == 2

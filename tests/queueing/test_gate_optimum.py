@@ -57,3 +57,8 @@ def test_what_cannot_be_is_said():
         optimize_gate(StreamServer(1, 2, 1, 0), 1, 50)
     with pytest.raises(ConfigurationError, match="max_quantile"):
         optimize_gate(SERVER, 1, 50, max_quantile=0.95)
+
+
+def test_a_server_with_a_trigger_interval_is_refused():
+    with pytest.raises(ConfigurationError, match="trigger_interval is 0.1: a gate with a threshold is solved without one"):
+        optimize_gate(MicroBatchServer(100, fixed=0.1, per_row=0.001, trigger_interval=0.1), 1, 50)
