@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from inspect import getattr_static
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, get_origin, runtime_checkable
 
 import msgspec
 
@@ -15,6 +15,7 @@ from penstock.app.spelling import did_you_mean
 from penstock.app.states import check_states
 from penstock.app.stream import Emission, Stream
 from penstock.errors import StateError, TopologyError
+from penstock.kinds.annotations import plain
 from penstock.kinds.coding import msgpack_decoder
 from penstock.kinds.event import Event
 
@@ -504,6 +505,12 @@ def check_state(element: Element) -> None:
                 f"Element {element.name}: state {field.name!r} has no default; an instance is made on first use, "
                 f"so give it one, as `{field.name}: ... = 0`."
             )
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if _is_derived(default, field.type):
+            raise StateError(
+                f"Element {element.name}: the default of state {field.name!r} is a {type(default).__name__}, which would come "
+                f"back as a {getattr(field.type, '__name__', field.type)}: give it one."
+            )
         missing = untold(field.type)
         if missing is not None:
             raise StateError(
@@ -512,3 +519,11 @@ def check_state(element: Element) -> None:
                 "as a dict, a Decimal as a text): say what it holds by types that are kept, as list[float] or dict[str, "
                 "Decimal]."
             )
+
+
+def _is_derived(value: Any, annotation: Any) -> bool:
+    """Whether a value with parts is of a class that is derived from the one that an annotation names."""
+    kind = plain(annotation)
+    named = get_origin(kind) or kind
+    parts = isinstance(value, list | dict | set | msgspec.Struct) and isinstance(named, type)
+    return parts and isinstance(value, named) and type(value) is not named

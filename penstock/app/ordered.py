@@ -1,6 +1,7 @@
 """Prototypes that pass events to the author's class in the order of event time, once no earlier event can come."""
 
 from bisect import insort
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from penstock.app.element import Element, InstanceContext, ProcessingElement, ov
 from penstock.app.joins import Held, held_time
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
-from penstock.app.window.windowed import Windowed
+from penstock.app.window.windowed import Windowed, copied
 from penstock.app.window.windowing import SECOND, microseconds, moment, of_watermark
 from penstock.errors import LateEventError, TopologyError
 from penstock.kinds.defaults import maker
@@ -105,13 +106,27 @@ class Ordered(Stepwise):
         assert place is not None
         time, name = place
         if name is not None:
-            return getattr(self, name).pop(0).event
+            event = getattr(self, name).pop(0).event
+            return None if self._is_applied_without_result(event, time) else event
         self.wake = None
         with self._as_of(time) as body:
             if isinstance(body, Stepwise):
                 body.skip()
                 body.rearm()
         return None
+
+    def _is_applied_without_result(self, event: Any, time: int) -> bool:
+        """Apply an event whose result has failed, if the body can do so without the result; see `Stepwise.would_say`."""
+        before = copied(self.inner)
+        with self._as_of(time) as body:
+            if not (isinstance(body, Stepwise) and body.would_say()):
+                return False
+            try:
+                deque(emissions(body.without_result(event)), maxlen=0)
+            except Exception:  # the event itself is at fault
+                self.inner = before
+                return False
+        return True
 
     def is_empty(self) -> bool:
         """Whether no event is held, and the body's state is empty, too."""

@@ -5,12 +5,16 @@ refused.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from uuid import UUID
 
 from penstock.app.element import Element
-from penstock.app.reducers import BUILT_IN, Reducer
+from penstock.app.reducers import BUILT_IN, Reducer, max, min, top
 from penstock.app.stream import EventTime, Source, Stream
 from penstock.app.window.windowing import Planned, Windowing
 from penstock.errors import TopologyError
+from penstock.kinds.annotations import kind_of, plain
+from penstock.kinds.event import field_types
+from penstock.kinds.kind import text_column
 
 WordsOf = Literal["event", "query"]
 """The dialects in which windows and joins can be declared."""
@@ -80,6 +84,13 @@ def window_query(
         if type(reducer) not in BUILT_IN:
             kind = type(reducer).__name__
             raise TopologyError(f"Aggregate {name}: {each}={kind}(...) is Python, which Spark cannot plan; {event_dialect}.")
+        field = reducer.by if isinstance(reducer, top) else reducer.field if isinstance(reducer, min | max) else None
+        ordered = None if field is None else kind_of(plain(field_types(source.event_type)[field]))
+        if ordered is not None and ordered.arrow is text_column and ordered.python not in (str, UUID):
+            raise TopologyError(
+                f"Aggregate {name}: {each}={type(reducer).__name__}(...) is over {field}, which Spark orders as a "
+                f"text; {event_dialect}."
+            )
     time = _time(f"Aggregate {name}", source, window.at)
     spans = tuple(span for span in ("start", "end") if span in into.event_type.__struct_fields__)
     spans = tuple(span for span in spans if span not in reducers and span not in key)

@@ -137,13 +137,17 @@ class LiveInstances:
         key = self.key.decode(identity)
         try:
             content = self.encode(instance)
-            if not self._reads_back:
-                self.decode(content)
+            read = None if self._reads_back else self.decode(content)
         except FAULTS as error:  # from encoding, decoding, or the prototype's own __post_init__
             raise StateError(
                 f"Element {self._element.name}: the state of key {key!r} cannot be kept: {described(error)} (index 0 is the "
                 "state); declare the field as what is assigned to it, and keep integers within 64 bits."
             ) from error
+        if read is not None and read.state != instance.state and self.encode(read) != content:
+            raise StateError(
+                f"Element {self._element.name}: the state of key {key!r} would not come back as it is, for an object in it "
+                "is of a subclass: declare the field as what is assigned to it."
+            )
         if len(content) > LARGEST_STATE:
             raise StateError(
                 f"Element {self._element.name}: the state of key {key!r} has {len(content):,} bytes, and at most "

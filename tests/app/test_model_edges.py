@@ -1,16 +1,18 @@
 """Edges of the model of programming: what one micro-batch gives, several give; what one format gives, the others give."""
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from collections import Counter
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import App, Event, ProcessingElement, Tumbling, reducers
+from penstock import App, Count, Event, Global, ProcessingElement, Tumbling, reducers
 from penstock.app.duration import multiple_after
-from penstock.errors import StateError
+from penstock.errors import StateError, TopologyError
 from penstock.testing import TopologyDriver
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -205,3 +207,100 @@ def plain(event):
 
 def vars_of(event):
     return [(name, getattr(event, name)) for name in event.__struct_fields__]
+
+
+class Shape(Event):
+    k: str
+
+
+class Circle(Shape):
+    r: int = 0
+
+
+def test_state_that_would_lose_its_class_is_a_dead_letter_at_once():
+    def body(told):
+        class Keeps(ProcessingElement):
+            last: Shape | None = None
+            numbers: list[float] = []
+
+            def on_event(self, item):
+                yield told(item.k, repr(self.last))
+                self.numbers.append(float("nan"))
+                self.last = Circle(item.k) if item.v else Shape(item.k)
+
+        return Keeps
+
+    for batches in ([[0, 1], [0]], [[0], [1], [0]]):
+        driver = one_element(body, key="k")
+        for values in batches:
+            driver.batch({"Items": [Item("a", value) for value in values]})
+        assert [one.told for one in driver.output("Out")] == ["None", "Shape(k='a')"]
+        [letter] = driver.dead_letters
+        assert "would not come back as it is, for an object in it is of a subclass" in letter["error"]
+
+
+@pytest.mark.parametrize("default", [Counter(), Circle("a")], ids=lambda default: type(default).__name__)
+def test_a_default_of_a_class_that_would_be_lost_is_refused(default):
+    annotation = dict[str, int] if isinstance(default, Counter) else Shape
+
+    def body(told):
+        return type(
+            "Own", (ProcessingElement,), {"__annotations__": {"s": annotation}, "s": default, "on_event": lambda *_: None}
+        )
+
+    with pytest.raises(StateError, match=f"the default of state 's' is a {type(default).__name__}, which would come back as a"):
+        one_element(body, key="k")
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("window", [Count(2), Global(after=2)], ids=str)
+def test_a_result_that_fails_is_left_out_in_order_too(ordered, window):
+    app = App("counted")
+    moments, told = app.source("Moments", Numbered, event_time="at"), app.stream("Told", Told)
+    app.sink("Out", told)
+
+    @app.element(moments, key="k", window=window, emits=told, **({"ordered": True} if ordered else {}))
+    class Pair(ProcessingElement):
+        values: list[int] = []
+
+        def on_event(self, one):
+            self.values.append(one.v)
+
+        def on_close(self):
+            if sum(self.values[-2:]) == 0:
+                raise ValueError("nothing")
+            yield told(self.key, str(self.values[-2:]))
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Moments": [Numbered("a", T0 + timedelta(seconds=n), v) for n, v in enumerate([0, 0, 1, 2, 3, 4])]})
+    driver.finish()
+    assert [one.told for one in driver.output("Out")][:2] == ["[1, 2]", "[3, 4]"]
+    assert [letter["event"] for letter in driver.dead_letters] == [None]
+
+
+class Numbered(Event):
+    k: str
+    at: datetime
+    v: int
+
+
+@pytest.mark.parametrize(
+    "reducer",
+    [reducers.min("clock"), reducers.max("clock"), reducers.top(2, by="clock")],
+    ids=lambda reducer: type(reducer).__name__,
+)
+def test_spark_orders_no_texts_that_stand_for_other_values(reducer):
+    class Clocked(Event):
+        k: str
+        at: datetime
+        clock: time
+        id: UUID
+
+    class Out(Event):
+        k: str
+        found: list[Clocked] if isinstance(reducer, reducers.top) else time
+
+    app = App("texts")
+    source, out = app.source("Clocked", Clocked, event_time="at", late="drop"), app.stream("Out", Out)
+    with pytest.raises(TopologyError, match="is over clock, which Spark orders as a text"):
+        app.aggregate(source, key="k", window=Tumbling("1 d"), into=out, dialect="query", found=reducer)

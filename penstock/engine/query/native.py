@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, DecimalType, FractionalType, IntegralType, MapType, StructType
 
 from penstock.app.element import Element
 from penstock.app.queries import JoinQuery, WindowQuery
@@ -156,11 +157,42 @@ def conform(element: str, output: Any, stream: Stream[Any]) -> DataFrame:
             f"{element} returned columns {', '.join(output.columns)}, without {', '.join(missing)} of stream {stream.name}."
         )
     try:
-        return output.select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in schema))
+        return output.select(
+            *(
+                _by_name(F.col(f"`{field.name}`"), output.schema[field.name].dataType, field.dataType, field.name)
+                for field in schema
+            )
+        )
     except AnalysisException as error:
         raise EmissionError(
             f"{element} returned a column that cannot be cast to its type in {stream.name}: {error}."
         ) from error
+
+
+def _by_name(column: Column, there: DataType, wanted: DataType, path: str) -> Column:
+    """Cast a column; fields of events within it are matched by name, as Spark matches them by position.
+
+    Raises:
+        EmissionError: a field is missing, or a number with a fraction would be cut to a whole one.
+    """
+    if isinstance(there, StructType) and isinstance(wanted, StructType):
+        missing = set(wanted.names) - set(there.names)
+        if missing:
+            raise EmissionError(f"Column {path} has no field {', '.join(sorted(missing))}; it has {', '.join(there.names)}.")
+        fields = (
+            _by_name(column[field.name], there[field.name].dataType, field.dataType, f"{path}.{field.name}").alias(field.name)
+            for field in wanted
+        )
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(there, ArrayType) and isinstance(wanted, ArrayType):
+        kinds = there.elementType, wanted.elementType
+        return F.transform(column, lambda value: _by_name(value, *kinds, f"{path}[]"))
+    if isinstance(there, MapType) and isinstance(wanted, MapType):
+        kinds = there.valueType, wanted.valueType
+        return F.transform_values(column.cast(MapType(wanted.keyType, there.valueType)), lambda _, v: _by_name(v, *kinds, path))
+    if isinstance(there, FractionalType) and isinstance(wanted, IntegralType) and not isinstance(there, DecimalType):
+        raise EmissionError(f"Column {path} is {there.simpleString()}, and the stream has a whole number: round it.")
+    return column.cast(wanted)
 
 
 class NativeWriter:
