@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 SECRETS = (
     r"(?i)^kafka\.|secret|passw|pwd|passphrase|token|credential|(api|access|account|shared|signing)[._-]?key|private|keystore"
-    r"|jaas|user[._]info|signature"
+    r"|jaas|user[._]info|signature|encryption[._-]?key|(^|[._-])sas([._-]|$)|(^|[._-])(pass|sig|auth|authorization)$"
 )
 """Names of settings whose values are secret, as a regular expression that Spark can use, too. All of Kafka's own settings count
 as secret, since any of them may be.
@@ -17,8 +17,12 @@ PARAMETERS = (
 )
 """Names of application parameters whose values are secret. Narrower than `SECRETS`: a parameter may count a text's tokens."""
 
-IN_SENTENCES = re.compile(r"(\b\w[\w.+-]*://[^\s/:@?]*):[^\s?]*@(?=[\w.\[/-])")
+OPTIONS = r"\?(?=[\w.-]+=)"
+"""Where the options of an address begin, as a regular expression; another question mark is part of a path or a password."""
+IN_SENTENCES = re.compile(rf"(\b\w[\w.+-]*://[^\s/:@?]*):(?:(?!{OPTIONS})\S)*@(?=[\w.\[/-])")
 """A user and a password before the host of an address within a sentence."""
+PROPERTY = re.compile(r"(?i)(-D[\w.-]*(?:passw|secret|token|credential)[\w.-]*=)[^\s&]+")
+"""A secret property of a Java process, within its options."""
 SETTING = re.compile(r"(?<=[?&])([\w.%-]+)=([^&\s]+)|\b((?:spark|kafka|registry|storage|catalog)\.[\w.-]+)=(\S+)")
 """A setting within a sentence: an option of an address, or a setting whose name begins as those of a known component."""
 
@@ -31,15 +35,18 @@ def masked(uri: str) -> str:
     >>> masked("postgresql://me:se@c/ret@host/db?table=t&sslpassword=x")
     'postgresql://me:***@host/db?table=t&sslpassword=***'
     """
-    place, mark, options = uri.partition("?")
+    begin = re.search(OPTIONS, uri)
+    place, mark, options = (uri, "", "") if begin is None else (uri[: begin.start()], "?", uri[begin.end() :])
     place = re.sub(r"^((?:\w[\w.+-]*:)?//[^:/@]*):.*@", r"\1:***@", place, flags=re.DOTALL)
     place = re.sub(r"^(\w[\w.+-]*:[^:/@]+):(?!//)[^/]*@", r"\1:***@", place)
     pairs = (option.partition("=") for option in options.split("&"))
-    return (
-        place
-        + mark
-        + "&".join(name + equals + ("***" if _hides(SECRETS, name, value) else value) for name, equals, value in pairs)
-    )
+    texts = (name + equals + ("***" if _hides(SECRETS, name, value) else _discreet(value)) for name, equals, value in pairs)
+    return PROPERTY.sub(r"\1***", place) + mark + "&".join(texts)
+
+
+def _discreet(value: str) -> str:
+    """Return a value that is no secret as a whole without the passwords in it."""
+    return PROPERTY.sub(r"\1***", IN_SENTENCES.sub(r"\1:***@", value))
 
 
 def discreet(sentence: str) -> str:
@@ -53,7 +60,7 @@ def discreet(sentence: str) -> str:
         name, value = setting[1] or setting[3], setting[2] or setting[4]
         return f"{name}=***" if _hides(SECRETS, name, value) else setting[0]
 
-    return SETTING.sub(hide, IN_SENTENCES.sub(r"\1:***@", sentence))
+    return SETTING.sub(hide, _discreet(sentence))
 
 
 def shown(settings: Mapping[str, str]) -> dict[str, str]:

@@ -6,10 +6,11 @@ import pytest
 from penstock.app.loader import AppReference
 from penstock.cli.main import main
 from penstock.connectors import Uri
+from penstock.connectors.kafka.schema_registry import Registry
 from penstock.engine import RunOptions
 from penstock.engine.running.binding import start_of
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
-from penstock.masked import discreet, is_secret, masked
+from penstock.masked import discreet, is_secret, masked, shown
 from penstock.runs.starts import Environment, Start
 
 HUSH = "hu@sh:/x"
@@ -28,6 +29,12 @@ HUSH = "hu@sh:/x"
         "s3a://KEY:hush@bucket/path",
         "delta:x?storage.AWS_SECRET_ACCESS_KEY=hush",
         "a?token=hush&b=c",
+        "a?pass=hush",
+        "a?sig=hush&x=1",
+        "a?authorization=hush",
+        "postgresql://me:hush?x@host/db/t?table=x",
+        "postgresql://me:hu?sh?hush@host/db",
+        "kafka:b:9092/t?registry=http://r:8081&registry.proxy=http://me:hush@proxy:3128",
     ],
 )
 def test_no_address_shows_a_secret(uri):
@@ -42,6 +49,8 @@ def test_no_address_shows_a_secret(uri):
         f"Source X: could not reach http://me:{HUSH}@registry:8081 (refused)",
         "'kafka:h/t?kafka.sasl.password=hush&a=b' takes no option a",
         "--conf spark.hadoop.fs.s3a.secret.key=hush is not understood",
+        "postgresql://me:hush?x@host/db does not answer",
+        "java ended: -Djavax.net.ssl.trustStorePassword=hush -Dx=y",
     ],
 )
 def test_no_sentence_shows_a_secret(sentence):
@@ -137,3 +146,29 @@ def test_a_slip_on_the_command_line_shows_none(tmp_path, monkeypatch, capsys, ar
     said = "".join(capsys.readouterr())
     assert said.startswith("penstock: ")
     assert "hush" not in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.azure.sas.box.acct.blob.core.windows.net",
+        "spark.hadoop.fs.s3a.encryption.key",
+        "spark.hadoop.fs.s3a.server-side-encryption.key",
+        "spark.driver.extraJavaOptions",
+        "spark.hadoop.fs.azure.account.key.acct.dfs.core.windows.net",
+    ],
+)
+def test_no_setting_of_spark_shows_a_secret(name):
+    value = "-Djavax.net.ssl.trustStorePassword=hush -Da=b" if "Options" in name else "hush"
+    assert "hush" not in shown({name: value})[name]
+    assert shown({"spark.sql.shuffle.partitions": "4", "spark.passive": "x"}) == {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.passive": "x",
+    }
+
+
+def test_a_proxys_password_is_refused_where_others_could_read_it():
+    uri = Uri.parse("kafka:b:9092/t?registry=http://r:8081&registry.proxy=http://me:hush@proxy:3128")
+    with pytest.raises(ConfigurationError, match="registry.proxy holds a secret") as error:
+        Registry.of(uri)
+    assert "hush" not in str(error.value)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote
 
 from penstock.errors import ConfigurationError
-from penstock.masked import masked
+from penstock.masked import OPTIONS, masked
 
 NAME = "NAME"
 """The end of an option's name that stands for many names, as in ``kafka.NAME``."""
@@ -26,7 +26,7 @@ class Uri:
         Raises:
             ConfigurationError: an option is given twice.
         """
-        options = re.search(r"\?(?=[\w.-]+=)", text)  # a question mark may be part of a path
+        options = re.search(OPTIONS, text)
         place, query = (text, "") if options is None else (text[: options.start()], text[options.end() :])
         given = parse_qsl(query, keep_blank_values=True)
         twice = next((name for number, (name, _) in enumerate(given) if name in dict(given[:number])), None)

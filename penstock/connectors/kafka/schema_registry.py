@@ -65,7 +65,8 @@ class Registry:
             )
         settings = {}
         for name, value in own.items():
-            if name in SECRETS and not value.startswith((secret.ENVIRONMENT, secret.FILE)):
+            is_secret = name in SECRETS or (name == "proxy" and "@" in value)
+            if is_secret and not value.startswith((secret.ENVIRONMENT, secret.FILE)):
                 raise ConfigurationError(
                     f"{REGISTRY}{name} holds a secret, which others could read here: write {REGISTRY}{name}=env:NAME or "
                     f"{REGISTRY}{name}=file:PATH."
