@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,19 +118,18 @@ def _place(uri: str) -> KafkaPlace:
 
 def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
     """The gates by stream, from the plan and then from ``--gate``, which wins."""
-    from penstock.runs.gate import TransferGate
+    import msgspec
 
-    gates = {}
+    from penstock.runs.gate import GatePlan, TransferGate
+
+    gates: dict[str, TransferGate] = {}
     if plan is not None:
         try:
-            for name, setting in json.loads(plan.read_text())["gates"].items():
-                gates[name] = TransferGate(int(setting["batch_size"]), float(setting.get("flush_timer_s", 0.0)))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-            if isinstance(error, ConfigurationError):
-                raise
+            gates = msgspec.json.decode(plan.read_bytes(), type=GatePlan).gates
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise ConfigurationError(
-                f'The plan {plan} cannot be read ({type(error).__name__}: {error}); write {{"gates": {{"NAME": {{"batch_size": '
-                '1000, "flush_timer_s": 0.05}}}.'
+                f'The plan {plan} cannot be read ({error}); write {{"gates": {{"NAME": {{"batch_size": 1000, "flush_timer_s": '
+                "0.05}}}."
             ) from error
     for name, text in pairs("--gate", texts).items():
         size, _, timer = text.partition(",")

@@ -107,8 +107,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Write the plan to a file.
 
         Raises:
-            SinkError: the file cannot be written.
+            SinkError: the file cannot be written, or holds something other than a plan.
         """
+        try:
+            if path.exists() and path.stat().st_size:
+                read_plan(path)
+        except (SourceError, ConfigurationError) as error:
+            raise SinkError(f"{path} is there, and no plan: name another file.") from error
         try:
             durable.write(path, self.text, 0o666)
         except OSError as error:

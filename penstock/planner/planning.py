@@ -184,7 +184,9 @@ def _fewest(calibration: Calibration, target: Target, what_if: Setting | None) -
             low = middle + 1
         else:
             answer, high = fewer, middle
-    return answer
+    return (
+        answer if answer.chosen is None else choose(calibration, target, replace(what_if or Setting(), cores=high), fine=True)
+    )
 
 
 def _cheapest(

@@ -5,7 +5,7 @@ import msgspec
 from penstock.errors import ConfigurationError
 
 
-class TransferGate(msgspec.Struct, frozen=True, rename={"flush_timer": "flush_timer_s"}):
+class TransferGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"flush_timer": "flush_timer_s"}):
     """When a transfer starts, and how many events it takes. These are the settings K and tau of the model.
 
     A transfer starts as soon as the one before it is done and ``batch_size`` events wait, or the
@@ -25,3 +25,9 @@ class TransferGate(msgspec.Struct, frozen=True, rename={"flush_timer": "flush_ti
                 f"A gate of batch_size={self.batch_size} and flush_timer={self.flush_timer} s: choose a batch_size from 1 to "
                 "1000000 and a flush_timer from 0 to 3600 seconds."
             )
+
+
+class GatePlan(msgspec.Struct, frozen=True):
+    """A plan of the adapter's gates, by stream."""
+
+    gates: dict[str, TransferGate]

@@ -60,6 +60,8 @@ class Schema(msgspec.Struct, frozen=True):
         """
         try:
             made: type[Event] = _format(self.kind).event_type_of(self)
+        except EventSchemaError:
+            raise
         except (TypeError, AttributeError, ValueError, LookupError, RecursionError) as error:  # of a part that has another form
             raise EventSchemaError(f"The schema has a part that is not of its format ({error!r}): {self.text[:200]}") from error
         return made

@@ -24,6 +24,9 @@ LASTED = 5
 MENDS = {
     "saturated": "Give it more cores or partitions, or make the busiest element cheaper; a longer trigger helps where "
     "micro-batches are small.",
+    "working off": "Wait until what had gathered is worked off; only then is the latency as it will be.",
+    "at capacity": "Give it more cores or partitions before the rate rises: hardly any time is left.",
+    "slowing": "Look for state, tables or files that grow: each row takes longer than before.",
     "source throttled": "Raise max_rows (max_files, maxOffsetsPerTrigger), or trigger more often.",
     "rate rising": "Plan for the rate to come: penstock plan --what-if rate=2x, or run with --adapt.",
     "state growing": "Let instances expire (expires=), or close windows by a watermark.",

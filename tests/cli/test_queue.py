@@ -219,3 +219,21 @@ def test_a_rate_may_be_given_as_the_time_that_it_means(capsys):
     by_time = said(capsys, *server, "--timer-rate", "10ms")
     assert by_time == said(capsys, *server, "--timer-rate", "100")
     assert "ms" in said(capsys, *server[:-1], "--timer-rate", "10ms")
+
+
+@pytest.mark.parametrize("flags", [["--batch-size", "7"], ["--timer-rate", "3"]])
+def test_optimize_takes_nothing_that_it_finds_itself(capsys, flags):
+    assert f"leave out {flags[0]}" in complaint(capsys, "queue", "optimize", *SERVER, *COSTS, *flags)
+
+
+@pytest.mark.parametrize("content", ["server = 3", "server = 'abc'", "cost = 3\n[server]\narrival_rate = 1"])
+def test_a_table_is_a_table(capsys, directory, content):
+    (directory / "wrong.toml").write_text(content)
+    assert "write a table, as [" in complaint(
+        capsys, "queue", "solve", "-f", "wrong.toml", *SERVER, "--batch-size", "1", "--timer-rate", "0"
+    )
+
+
+def test_an_axis_that_is_drawn_has_a_finite_value(capsys):
+    text = complaint(capsys, "queue", "sweep", *SERVER, "--over", "batch-size=inf", "--plot", "x.svg")
+    assert "the last axis, batch_size, which has no finite value" in text

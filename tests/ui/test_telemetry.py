@@ -22,10 +22,11 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock.planner import verdict
 from penstock.runs.batches import BatchRecord
 from penstock.runs.follower import Follower
 from penstock.runtime.tally import SourceTally
-from penstock.ui.causes import MENDS
+from penstock.ui.causes import MENDS, NO_FAULT
 from penstock.ui.forecast import Forecast
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import snapshot
@@ -178,6 +179,10 @@ def test_the_alert_rules_name_every_cause():
     assert set(named) == set(MENDS) - {"stopped"}
     for cause, rule in named.items():
         assert rule["annotations"]["mend"] == MENDS[cause]
+
+
+def test_every_fault_that_a_verdict_names_has_a_mend():
+    assert set(verdict._ORDER) <= set(MENDS) | NO_FAULT
 
 
 class Scraped(BaseHTTPRequestHandler):

@@ -119,6 +119,8 @@ def _tables(path: Path) -> dict[str, Any]:
 
 def _table(path: Path | None, tables: Mapping[str, Any], name: str, known: Any) -> dict[str, Any]:
     table = tables.get(name, {})
-    if not isinstance(table, dict) or set(table) - set(known):
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"{path}: {name} is {table!r}; write a table, as [{name}].")
+    if set(table) - set(known):
         raise ConfigurationError(f"{path}: [{name}] may have {', '.join(known)}; got {', '.join(map(str, table))}.")
     return dict(table)

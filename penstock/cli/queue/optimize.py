@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.command import command
 from penstock.cli.echo import echo
-from penstock.cli.queue.given import read, server_options
+from penstock.cli.queue.given import flag, read, server_options
 from penstock.cli.queue.show import show, timer_of
 from penstock.errors import ConfigurationError
 
@@ -36,6 +36,9 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
 
     if plot is not None:
         require_picture(plot)
+    fixed = [name for name in ("batch_size", "timer_rate") if given[name] is not None]
+    if fixed:
+        raise ConfigurationError(f"optimize finds the batch size and the timer: leave out {' and '.join(map(flag, fixed))}.")
     server, costs = read(given, {"batch_size": 1, "timer_rate": 0.0})
     if not isinstance(server, StreamServer):
         raise ConfigurationError("optimize takes a [server] only.")

@@ -59,6 +59,8 @@ def sweep(
     if plot is not None:
         require_picture(plot)
     parsed = [Axis.parse(text) for text in axes]
+    if plot is not None and not any(map(math.isfinite, parsed[-1].values)):
+        raise ConfigurationError(f"--plot draws over the last axis, {parsed[-1].name}, which has no finite value: give it one.")
     assumed = {"batch_size": 1.0, "timer_rate": 0.0} | {axis.name: axis.values[0] for axis in parsed}
     server, costs = read(given, assumed)
     require_parameters(server, parsed)
