@@ -38,6 +38,7 @@ class KafkaStore:
         """Whether a transfer has failed, so that the topic may hold events whose ids are not in the index."""
         self._failed: KafkaError | None = None
         self._reached: dict[int, int] = {}
+        self._identity = ""
         self._producer = self._open()
 
     def begin(self, parcels: Sequence[Parcel]) -> Callable[[], list[int]]:
@@ -75,7 +76,8 @@ class KafkaStore:
             counts.append(len(verdict.rows))
         self._await_acknowledgements()
         if new:
-            self._index.note_ids(new, {str(partition): offset + 1 for partition, offset in self._reached.items()})
+            reached = {f"{self._identity}/{partition}": offset + 1 for partition, offset in self._reached.items()}
+            self._index.note_ids(new, reached)
         return counts
 
     def close(self) -> None:
@@ -123,13 +125,15 @@ class KafkaStore:
         """Return a producer, after reading all ids in the topic that the index lacks, also those in open transactions of
         others.
         """
-        positions = {int(partition): offset for partition, offset in self._index.positions().items()}
+        self._topic.has_grown()
+        self._identity = self._topic.identity()
+        positions = self._topic.noted(self._index.positions())
         ends = self._settled()
         begin = {**self._topic.offsets_at(time.time() - self._remember), **positions}
         for messages in self._topic.read(begin, ends, **UNCOMMITTED):
             ids = [name for name in map(name_of, messages) if name is not None]
             self._index.note_ids(ids, {})
-        self._index.note_ids([], {str(partition): offset for partition, offset in ends.items()})
+        self._index.note_ids([], {f"{self._identity}/{partition}": offset for partition, offset in ends.items()})
         return Producer({**self._topic.settings, **PRODUCER, "log_level": 0})
 
     def _settled(self) -> dict[int, int]:

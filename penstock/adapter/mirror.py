@@ -1,6 +1,7 @@
 """Mirrors a Kafka topic of results into the spool, from which the adapter serves consumers."""
 
 import logging
+import time
 from contextlib import suppress
 from threading import Event as Flag
 
@@ -16,6 +17,9 @@ from penstock.kinds.event import Event
 from penstock.kinds.text import key_text
 
 LOG = logging.getLogger("penstock.adapter")
+
+LOOK_AGAIN_S = 10.0
+"""Seconds between two looks at whether the topic has other partitions, or was made anew."""
 
 
 class KafkaMirror:
@@ -40,23 +44,29 @@ class KafkaMirror:
             self._stopped.wait(1.0)
 
     def _run(self) -> None:
-        positions = self._log.positions()
+        identity, since = self._topic.identity(), time.monotonic()
+        self._topic.has_grown()
+        positions = self._topic.noted(self._log.positions())
         start = [
-            TopicPartition(self._topic.place.topic, partition, positions.get(str(partition), low))
+            TopicPartition(self._topic.place.topic, partition, positions.get(partition, low))
             for partition, (low, _) in self._topic.bounds().items()
         ]
         with self._topic.consumer() as consumer:
             consumer.assign(start)
             while not self._stopped.is_set():
+                if time.monotonic() - since > LOOK_AGAIN_S:
+                    if self._topic.has_grown() or self._topic.identity() != identity:
+                        return  # to begin anew with what is there
+                    since = time.monotonic()
                 messages = [message for message in consumer.consume(2_000, 0.1) if message.error() is None]
                 if messages:
-                    self._copy(messages)
+                    self._copy(identity, messages)
 
     def stop(self) -> None:
         """Make `run` return."""
         self._stopped.set()
 
-    def _copy(self, messages: list[Message]) -> None:
+    def _copy(self, identity: str, messages: list[Message]) -> None:
         parcels = []
         for message in messages:
             payload, name = message.value(), name_of(message)
@@ -69,4 +79,4 @@ class KafkaMirror:
             ids = None if name is None else [name]
             parcels.append(Parcel([payload or b""], [message.timestamp()[1] * 1000], ids, result_keys=keys))
         places = map(place_of, messages)
-        self._log.append(parcels, {str(partition): offset + 1 for partition, offset in places})
+        self._log.append(parcels, {f"{identity}/{partition}": offset + 1 for partition, offset in places})

@@ -7,8 +7,11 @@ import time
 import httpx
 import pytest
 from adapters import RunningAdapter
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from penstock.adapter import EventLog
+from penstock import Event
+from penstock.adapter import EventLog, mirror
 from penstock.adapter.kafka_store import KafkaStore
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.topic import Topic, name_of
@@ -170,3 +173,52 @@ def test_results_in_a_topic_are_served(broker, tmp_path):
 def test_a_broker_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(AssertionError, match="penstock: kafka:127.0.0.1:9/x cannot be reached"):
         RunningAdapter(tmp_path, "--stream", "Words=kafka:127.0.0.1:9/x")
+
+
+class Counted(Event):
+    text: str
+
+
+def test_a_mirror_follows_a_topic_that_grows_or_is_made_anew(broker, tmp_path, monkeypatch):
+    monkeypatch.setattr(mirror, "LOOK_AGAIN_S", 0.2)
+    admin = AdminClient({"bootstrap.servers": broker.brokers})
+    log, place = EventLog(tmp_path).stream("Counts"), KafkaPlace(broker.brokers, "grown")
+
+    def make():
+        admin.create_topics([NewTopic("grown", 1, 1)])["grown"].result(10)
+
+    def send(partition, *names):
+        producer = Producer({"bootstrap.servers": broker.brokers})
+        for name in names:
+            producer.produce("grown", json.dumps({"text": name}), partition=partition)
+        producer.flush(10)
+
+    def copied():
+        return sorted(json.loads(record.payload)["text"] for record in log.read(*log.bounds()))
+
+    def await_copied(expected):
+        deadline = time.monotonic() + 30
+        while copied() != expected and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert copied() == expected
+
+    make()
+    send(0, "a0", "a1", "a2")
+    for again in (False, True):
+        follower = mirror.KafkaMirror(place, log, Counted, ("text",))
+        thread = threading.Thread(target=follower.run)
+        thread.start()
+        if not again:
+            await_copied(["a0", "a1", "a2"])
+            admin.create_partitions([NewPartitions("grown", 2)])["grown"].result(10)
+            time.sleep(1)
+            send(1, "a3")
+            await_copied(["a0", "a1", "a2", "a3"])
+        await_copied(["a0", "a1", "a2", "a3", *(["b0", "b1"] if again else [])])
+        follower.stop()
+        thread.join(10)
+        if not again:
+            admin.delete_topics(["grown"])["grown"].result(10)
+            time.sleep(1)
+            make()
+            send(0, "b0", "b1")

@@ -1,7 +1,7 @@
 """A Kafka topic, accessed by Kafka's client library: its partitions, offsets, rights and messages."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, Literal
@@ -82,6 +82,19 @@ class Topic:
     def identity(self) -> str:
         """Return the id that the brokers gave the topic when it was created."""
         return str(self._description().topic_id)
+
+    def noted(self, positions: Mapping[str, int]) -> dict[int, int]:
+        """Return by partition what is noted under ``IDENTITY/PARTITION``; nothing of another topic of the same name."""
+        own = f"{self.identity()}/"
+        if not any("/" in origin for origin in positions):  # of a version that named partitions alone
+            own = ""
+        return {int(origin.removeprefix(own)): number for origin, number in positions.items() if origin.startswith(own)}
+
+    def has_grown(self) -> bool:
+        """Ask for the topic's partitions again; returns whether there are others than before."""
+        with self._explained():
+            before, self.partitions = self.partitions, self._partitions()
+        return self.partitions != before
 
     def largest(self) -> int:
         """Return the most bytes that a message may have, by the client's settings and, if they can be read, the topic's."""
