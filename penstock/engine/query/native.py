@@ -157,12 +157,12 @@ def conform(element: str, output: Any, stream: Stream[Any]) -> DataFrame:
             f"{element} returned columns {', '.join(output.columns)}, without {', '.join(missing)} of stream {stream.name}."
         )
     try:
-        return output.select(
-            *(
-                _by_name(F.col(f"`{field.name}`"), output.schema[field.name].dataType, field.dataType, field.name)
-                for field in schema
-            )
+        there = output.schema
+        columns = (
+            _by_name(F.col(f"`{field.name}`"), there[field.name].dataType, field.dataType, field.name).alias(field.name)
+            for field in schema
         )
+        return output.select(*columns)
     except AnalysisException as error:
         raise EmissionError(
             f"{element} returned a column that cannot be cast to its type in {stream.name}: {error}."
