@@ -19,8 +19,9 @@ from support import write_batches
 from penstock import App, Event, Session, Tumbling, reducers
 from penstock.app.reducers import BUILT_IN
 from penstock.app.window import Count
+from penstock.engine.query.native import conform
 from penstock.engine.query.queries import _SPARK
-from penstock.errors import TopologyError
+from penstock.errors import EmissionError, TopologyError
 from penstock.testing import TopologyDriver
 
 APPS = Path(__file__).parent / "apps_queries.py"
@@ -232,3 +233,41 @@ def test_a_dialect_or_a_source_that_does_not_fit_is_refused():
         app.aggregate(bids, key="item", window=Tumbling("1 s"), into=seen, dialect="sql", seen=reducers.count())
     with pytest.raises(TopologyError, match="read Payments from a source with event_time="):
         app.join(bids, payments, key="item", within=("0 s", "1 s"), emits=seen, dialect="query")(lambda left, right: {})
+
+
+class Place(Event):
+    lat: float
+    lon: float
+
+
+class Placed(Event):
+    k: str
+    n: int
+    at: Place | None
+    several: list[Place]
+    named: dict[str, Place]
+
+
+BY_LON = "named_struct('lon', 2.0D, 'lat', 1.0D)"
+
+
+def conformed(spark, columns):
+    app = App("placed")
+    placed = app.stream("Placed", Placed)
+    return [
+        row.asDict(recursive=True) for row in conform("E", spark.get().sql(f"SELECT 'a' AS k, {columns}"), placed).collect()
+    ]
+
+
+@pytest.mark.spark
+def test_events_within_a_row_are_matched_by_name(spark):
+    place = {"lat": 1.0, "lon": 2.0}
+    columns = f"array({BY_LON}) AS several, map('x', {BY_LON}) AS named"
+    assert conformed(spark, f"1 AS n, {BY_LON} AS at, {columns}") == [
+        {"k": "a", "n": 1, "at": place, "several": [place], "named": {"x": place}}
+    ]
+    assert conformed(spark, f"1 AS n, IF(true, NULL, {BY_LON}) AS at, {columns}")[0]["at"] is None
+    with pytest.raises(EmissionError, match="Column at has no field lat; it has lon, x"):
+        conformed(spark, f"1 AS n, named_struct('lon', 2.0D, 'x', 1.0D) AS at, {columns}")
+    with pytest.raises(EmissionError, match="Column n is double, and the stream has a whole number: round it"):
+        conformed(spark, f"1.9D AS n, {BY_LON} AS at, {columns}")
