@@ -1,7 +1,7 @@
 """Joins of streams by key and time, and the removal of duplicates: prototypes that hold events while these may still match.
 
-A held event is dropped once the watermark shows that nothing can match it any more. Results do not depend on the order of
-arrival, as long as no event is late.
+A held event is dropped once the watermark shows that nothing can match it any more. Results of joins do not depend on the
+order of arrival, as long as no event is late; of duplicates the first that comes is kept.
 """
 
 from bisect import bisect_left, bisect_right, insort

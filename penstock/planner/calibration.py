@@ -348,7 +348,7 @@ class Calibration:
             if not model.identified:
                 texts.append(
                     f"All micro-batches of {name} had about {model.rows[1]:,.0f} rows, which does not tell the cost per row "
-                    "from the cost per micro-batch: two fifths of the time are assumed to be the rows', and the bands range "
+                    "from the cost per micro-batch: 40% of the time is assumed to depend on the rows, and the bands range "
                     "from none to all. A short run at another trigger or rate would tell (penstock observe APP.py --probe)."
                 )
             if query.speed is not None:

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.connectors.files.sink import DirectorySink
 from penstock.engine.running.ledger import Ledger, clear_staging
-from penstock.errors import RunFailedError, SinkError
+from penstock.errors import IncompatibleStateError, RunFailedError, SinkError
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runtime.output import FileOutput, SinkFiles
 from penstock.runtime.tally import Tally
@@ -63,3 +63,15 @@ def test_what_is_owed_to_a_sink_that_has_changed_is_not_delivered(tmp_path, plac
 def test_what_another_has_cleared_is_cleared(tmp_path):
     clear_staging([tmp_path / "is gone", tmp_path])
     assert not tmp_path.exists()
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    sink = sink_in(tmp_path / "out")
+    ledger = Ledger(tmp_path / "ledger", "main", [sink])
+    for number in range(3):
+        ledger.commit(attempt(sink, number))
+    ledger.close()
+    first, _, third = (tmp_path / "ledger").read_bytes().splitlines()
+    (tmp_path / "ledger").write_bytes(b"\n".join([first, b'{"batch": 1, "x', third]) + b"\n")
+    with pytest.raises(IncompatibleStateError, match=rf"Line 2 of {tmp_path / 'ledger'} is damaged .*: put the file back"):
+        list(Ledger(tmp_path / "ledger", "main", [sink]).records())

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from penstock.connectors.sink import BoundSink, present
 from penstock.engine.running.options import RETAIN
-from penstock.errors import RunFailedError, SinkError
+from penstock.errors import IncompatibleStateError, RunFailedError, SinkError
 from penstock.runs.batches import BatchRecord, sum_of
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
 from penstock.storage import durable, journal
@@ -44,14 +44,25 @@ class Ledger:
         """The checksum of the last committed batch's offsets; empty if there is none."""
         self._latest: BatchRecord | None = None
         self._before: dict[str, int] = {}
-        self._journal = journal.opened(path, keep, self._summed)
+        self._path, self._journal = path, journal.opened(path, keep, self._summed)
         for record in self.records():
             self._note(record)
 
     def records(self) -> Iterator[BatchRecord]:
-        """Return the records of all committed batches, in order."""
+        """Yield the records of all committed batches, in order.
+
+        Raises:
+            IncompatibleStateError: a line is damaged.
+        """
         decode = msgspec.json.Decoder(BatchRecord).decode
-        return (decode(line) for line in self._journal.lines())
+        for number, line in enumerate(self._journal.lines(), 1):
+            try:
+                yield decode(line)
+            except msgspec.DecodeError as error:
+                raise IncompatibleStateError(
+                    f"Line {number} of {self._path} is damaged ({error}), so that it is not known what was committed: put the "
+                    "file back from a copy, or start afresh with --fresh."
+                ) from error
 
     def commit(self, record: BatchRecord) -> bool:
         """Commit a batch; the caller delivers it then. Returns False, and discards its files, if it was committed before.
