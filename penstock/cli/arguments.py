@@ -1,10 +1,12 @@
 """Arguments of several commands: places, NAME=VALUE pairs, latency bounds, and applications with their own parameters."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
@@ -54,6 +56,8 @@ def where_run_lies(text: str) -> str:
 
 PLACE, RUN, RECORDING = DirectoryType(), RunPlace(), RecordingType()
 PAUSE = "--until-idle=pause"
+OPTIONAL = ("--ui", "--otlp")
+"""Options whose value may be left out, so that they take any text that follows them."""
 PAUSES = "--pauses"
 """The option that stands for `PAUSE` in click: one with an optional value would swallow the application that follows it."""
 
@@ -66,6 +70,9 @@ class AppCommand(Command):
         for text in args:
             if text.startswith("--until-idle=") and text != PAUSE:
                 raise ConfigurationError(f"{text}: write --until-idle, or {PAUSE} where more input is to come.")
+        for option, following in pairwise(args):
+            if option in OPTIONAL and following.partition(":")[0].endswith(".py"):
+                raise ConfigurationError(f"{option} takes what follows it for its value: write {following} before {option}.")
         return super().parse_args(ctx, [PAUSES if text == PAUSE else text for text in args])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -96,7 +103,27 @@ class AppCommand(Command):
 def loaded(context: click.Context, file: str) -> tuple[App, AppReference]:
     """Load the application of a command, with its parameters from the rest of the command line."""
     options = [name for option in context.command.params for name in option.opts if name.startswith("--")]
+    if file.startswith("-"):
+        raise ConfigurationError(
+            f"{file} is no option of this command{did_you_mean(file, options) or '.'} Parameters of an application follow it."
+        )
     return load_app(file, parameters(context.args, options), options)
+
+
+def refuse_given(why: str, *names: str) -> None:
+    """Refuse options of the present command that it would ignore.
+
+    Args:
+        why: what is said after the option's name.
+        names: of the options, as the command's function takes them.
+
+    Raises:
+        ConfigurationError: one of them was given.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise ConfigurationError(f"{parameter.opts[0]} {why}.")
 
 
 def pairs(flag: str, given: tuple[str, ...]) -> dict[str, str]:

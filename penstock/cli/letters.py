@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.arguments import RUN
+from penstock.cli.arguments import RUN, refuse_given
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SinkError
@@ -42,6 +42,8 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
     if place is not None and not chosen:
         places = sorted({letter.place for letter in letters_of(run)})
         raise ConfigurationError(f"{run} has no dead letters of {place}; there are {', '.join(places) or 'none at all'}.")
+    if replay is not None:
+        refuse_given("prints, and --replay writes a file: give one of them", "show", "as_json")
     if replay is not None and chosen:
         _replay(chosen, replay)
     elif as_json:

@@ -11,7 +11,7 @@ import click
 from penstock.app.display import rounded
 from penstock.cli.command import command
 from penstock.cli.echo import echo
-from penstock.cli.probe import probed, probes
+from penstock.cli.probe import probed, probes, refuse_unprobed
 from penstock.cli.recording import observed
 from penstock.cli.setting import recordings
 from penstock.errors import ConfigurationError
@@ -46,6 +46,8 @@ def observe(
 
     if probe:
         sources = probed(sources, runs, length, uris)
+    else:
+        refuse_unprobed()
     observation = observed(sources, query, recorded_cores)
     try:
         calibration = calibrate(observation)

@@ -14,7 +14,7 @@ from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.page import write_page
-from penstock.cli.probe import probed, probes
+from penstock.cli.probe import probed, probes, refuse_unprobed
 from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import ConfigurationError
@@ -78,6 +78,8 @@ def plan(
             return None
 
         sources = probed(sources, runs, length, uris, wanted)
+    else:
+        refuse_unprobed()
     observation = observed(sources, query, recorded_cores)
     planning = make_plan(observation, goal, setting, fewest_cores=fewest_cores, recordings=sources)
     if output is not None:

@@ -9,7 +9,7 @@ import click
 
 from penstock.app.duration import seconds
 from penstock.app.loader import load_app
-from penstock.cli.arguments import PLACE, pairs
+from penstock.cli.arguments import PLACE, pairs, refuse_given
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 
@@ -35,6 +35,11 @@ def probes(command: Command) -> Command:
     ):
         command = decorate(command)
     return command
+
+
+def refuse_unprobed() -> None:
+    """Refuse the options of probing where there is no ``--probe``."""
+    refuse_given("belongs to --probe: add that, or leave it out", "length", "uris", "runs")
 
 
 def probed(

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from penstock.app.topology import Topology
-from penstock.cli.arguments import AppCommand, loaded, pairs
+from penstock.cli.arguments import AppCommand, loaded, pairs, refuse_given
 from penstock.cli.bar import Bar
 from penstock.cli.echo import echo
 from penstock.cli.proving import prove_query
@@ -62,8 +62,10 @@ def prove(context: click.Context, /, app: str | None, **given: Any) -> None:
     if (app is None) == (given["query"] is None):
         raise ConfigurationError("Name what is to be proved: an application, as app.py, or a query, as --query jobs.py:build.")
     if app is None:
+        refuse_given("is for applications: leave it out with --query", "tries", "seed", "on_spark")
         prove_query(given["query"], given)
     else:
+        refuse_given("belongs to --query: leave it out", "html", "packages", "settings")
         _prove(context, app, given)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs
+from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs, refuse_given
 from penstock.cli.echo import echo
 from penstock.runtime.log import ELEMENT_LOG, LOG_LEVELS
 from penstock.storage.place import here_of
@@ -106,6 +106,10 @@ def run(context: click.Context, /, app: str, *, pauses: bool, as_json: bool, **w
           --source RawWords=text:data/divisibility/words
     """
     application, reference = loaded(context, app)
+    if not words["adapter"]:
+        refuse_given("belongs to --adapter: add that, or leave it out", "port", "spool")
+    if not words["real_time"]:
+        refuse_given("belongs to --real-time: add that, or leave it out", "checkpoint_every")
     from penstock.launch.starting import launch
     from penstock.launch.words import divided
 

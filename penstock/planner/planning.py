@@ -19,7 +19,7 @@ from penstock.planner.plan_page import plan_page
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.prices import Prices
 from penstock.planner.setting import Setting
-from penstock.planner.tuning import STEPS, Target, Tuning, choose
+from penstock.planner.tuning import STEPS, Target, Tuning, choose, unfit
 from penstock.planner.verdict import Verdict, verdicts
 
 Goal = Target | Prices
@@ -80,6 +80,9 @@ def make_plan(
         >>> plan.trigger_s > 1
         True
     """
+    limits = tuple(verdicts(observation))
+    if (unknown := unfit(limits)) is not None:
+        raise ConfigurationError(unknown)
     calibration, sources = calibrate(observation), _sources(observation)
     if isinstance(goal, Prices):
         chosen, today, tried, reason = _cheapest(
@@ -100,7 +103,7 @@ def make_plan(
     if grouping is not None and grouping.pays:
         apart = f"The figures expected are of one query; with these groups: {grouping.reason}"
         plan = msgspec.structs.replace(plan, groups=described(grouping.best.groups), assumed=[*plan.assumed, apart])
-    return Planning(plan, goal, today, chosen, tried, tuple(verdicts(observation)), grouping)
+    return Planning(plan, goal, today, chosen, tried, limits, grouping)
 
 
 def plan_of(

@@ -201,29 +201,14 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
     kind = observation.queries[-1].latency_kind
     words = observation.queries[-1].latency_words
     unknown = Tuning(target, measured, None, None, None, limits, False, "", None, None, (), besides, kind, words)
-    if limits[0].kind in ("idle", "unclear"):
-        return replace(unknown, reason=f"No prediction can be made from this recording: {limits[0].text}")
+    if (reason := unfit(limits)) is not None:
+        return replace(unknown, reason=reason)
     try:
         calibration = calibrate(observation)
         if now is not None:
             calibration = calibration.following(observation, now=now)
     except ConfigurationError as error:
         return replace(unknown, reason=str(error))
-    # Such a recording does not show the rate. Sure saturation passes, for then it may be that no setting meets the target.
-    stuck = next(
-        (
-            verdict
-            for verdict in limits
-            if (verdict.kind in UNSETTLED and not (verdict.kind == "saturated" and verdict.confident))
-            or (verdict.kind == "source throttled" and not verdict.confident)
-        ),
-        None,
-    )
-    if stuck is not None:
-        return replace(
-            unknown,
-            reason=f"The recording shows rows as they are taken, not as they arrive; it cannot judge a setting: {stuck.text}",
-        )
     answer = choose(calibration, target, what_if)
     if answer.feasible is False and (likeliest := _possible(calibration, answer.tried, target)) is not None:
         because = _because(likeliest, answer.today, target, False)
@@ -238,6 +223,17 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
         feasible = answer.feasible or None  # what a model that misses today's figure denies may be
         answer = replace(answer, feasible=feasible, sure=False, doubted=True, reason=f"{answer.reason} {doubt}")
     return replace(answer, measured=measured, verdicts=limits, besides=besides, latency_kind=kind, latency_of=words)
+
+
+def unfit(limits: Sequence[Verdict]) -> str | None:
+    """Return why a recording, of which these are the verdicts, can judge no setting; None where it can."""
+    if limits[0].kind in ("idle", "unclear"):
+        return f"No prediction can be made from this recording: {limits[0].text}"
+    for verdict in limits:  # sure saturation passes, for then it may be that no setting meets the target
+        taken = verdict.kind in UNSETTLED and not (verdict.kind == "saturated" and verdict.confident)
+        if taken or (verdict.kind == "source throttled" and not verdict.confident):
+            return f"The recording shows rows as they are taken, not as they arrive; it cannot judge a setting: {verdict.text}"
+    return None
 
 
 def _contradiction(answer: Tuning, measured: dict[str, float], what_if: Setting | None) -> str | None:

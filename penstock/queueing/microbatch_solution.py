@@ -378,6 +378,9 @@ class _Chain:
             return
         origins, masses, left = origins[likely], masses[likely], left[likely]
         after, before = after[likely], before[likely]
+        if self.threshold == 1 and self.server.poll and np.isinf(before).all():
+            self._first_found(origins, masses, after)
+            return
         missing = np.maximum(self.threshold - left, 1.0)
         survival, beyond = gammaincc(missing, self.rate * after), gammaincc(missing, self.rate * before)
         points, weights = leggauss(_CROSSING_NODES)
@@ -394,6 +397,14 @@ class _Chain:
                 _Rows(np.zeros_like(wait), wait, lambda left: (self.sizes - self.threshold).clip(0)[None, :]),
             )
             self._open(origins, opened, share * masses[:, None] * sizes, rows=rows)
+
+    def _first_found(self, origins: Integers, masses: Real, after: Real) -> None:
+        """Add the openings by a look that finds rows after others found none: they came evenly since the look before."""
+        poll, none = np.full(len(after), self.server.poll), np.zeros(len(after))
+        found = -math.expm1(-self.rate * self.server.poll)  # how likely a look finds any
+        sizes = self._masses(poll, none, 1.0) / found
+        rows = _Rows(none, poll, lambda left: np.broadcast_to(self.sizes, (len(left), len(self.sizes))))
+        self._open(origins, after + poll / found, masses[:, None] * sizes, rows=(rows,))
 
     def _after_no_row(self, origins: Integers, masses: Real, waited: Real) -> None:
         """Add the openings after a delay that ran out while no row waited: it starts again until rows arrive during it."""

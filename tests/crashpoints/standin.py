@@ -280,7 +280,7 @@ class Query:
 
     def _hop(self, table: pa.Table, hop: int, number: int, about: dict[str, Any]) -> pa.Table:
         labels = bucket_labels(self._wiring.partitions)
-        mode = stateful.time_mode_of(self._wiring, hop)
+        mode = stateful.time_mode_of(self._wiring.topology, hop)
         times = SimpleNamespace(
             getCurrentProcessingTimeInMs=lambda: about["batchTimestampMs"] if mode == "ProcessingTime" else -1,
             getCurrentWatermarkInMs=lambda: about["batchWatermarkMs"],

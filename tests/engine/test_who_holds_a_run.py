@@ -41,7 +41,7 @@ def paused(tmp_path):
 
 def test_it_removes_nothing_that_the_other_has_moved(paused):
     woken, other = paused
-    new = [other.checkpoint("main@1") / "offsets", other.hops / "Timed", other.directory / "moving" / "1"]
+    new = [other.checkpoint("main@1") / "offsets", other.hops / "Timed", other.directory / "moving" / "0123abcd-1"]
     for directory in new:
         directory.mkdir(parents=True)
     with pytest.raises(RunLockedError):

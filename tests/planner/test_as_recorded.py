@@ -10,7 +10,8 @@ from planner.queries import progress, written
 
 from penstock.connectors.admission import DEFAULT_MAX_ROWS
 from penstock.connectors.uri import Uri
-from penstock.planner import Setting, Target, calibrate, observe, verdicts
+from penstock.errors import ConfigurationError
+from penstock.planner import Setting, Target, calibrate, make_plan, observe, tune, verdicts
 from penstock.planner.interference import Load, shared
 from penstock.planner.observation import _gate_of
 from penstock.planner.tuning import choose
@@ -108,3 +109,20 @@ def test_a_trigger_that_is_shorter_than_the_fixed_part_does_not_count_it_each_ti
     assert np.isfinite(shared([load("a", trigger=0.1)], 1.0)["a"]["mean"])
     assert load("a", trigger=1.0).forced == pytest.approx(0.3 + 0.1)
     assert load("a", trigger=0.1).forced == pytest.approx(0.1)
+
+
+def test_a_recording_that_shows_no_rate_gives_no_plan(tmp_path):
+    told = progress(trigger=0.0, rate=8_000.0, cap=5_000, fixed=0.3, per_row=2e-4)[0]
+    for number, record in enumerate(told):
+        [source] = record["sources"]
+        source |= {"description": "FileStreamSource[file:/in]", "latestOffset": None}
+        source |= {"startOffset": {"logOffset": number - 1}, "endOffset": {"logOffset": number}}
+    seen = seen_in(tmp_path, told)
+    for answer in (lambda: tune(seen, Target("p95", 10.0)).reason, lambda: refused(make_plan, seen, Target("p95", 10.0))):
+        assert "The recording shows rows as they are taken, not as they arrive; it cannot judge a setting" in answer()
+
+
+def refused(asked, *arguments):
+    with pytest.raises(ConfigurationError) as error:
+        asked(*arguments)
+    return str(error.value)

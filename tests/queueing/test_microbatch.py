@@ -205,3 +205,14 @@ def test_batches_that_vary_much_have_the_mean_of_their_moments_or_none(scv, load
             server.solve()
     else:
         assert server.solve().mean_latency == pytest.approx(latency, rel=0.008)
+
+
+@pytest.mark.parametrize(
+    ("rate", "fixed", "poll"), [(10, 0.02, 0.3), (20, 0.01, 0.3), (3, 0.05, 0.3), (500, 0.002, 0.01), (100, 0.2, 0.01)]
+)
+def test_rows_that_come_between_two_looks_come_evenly(rate, fixed, poll):
+    server = MicroBatchServer(rate, fixed=fixed, poll=poll)
+    solved, run = solve(server), simulate(server, jobs=200_000, seed=1)
+    assert solved.mean_latency == pytest.approx(run.mean_latency.value, abs=3 * run.mean_latency.half_width)
+    assert solved.rows_per_batch == pytest.approx(run.rows_per_batch.value, abs=3 * run.rows_per_batch.half_width)
+    assert solved.quantile(0.95) == pytest.approx(run.quantile(0.95).value, rel=0.01)

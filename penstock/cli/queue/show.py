@@ -146,7 +146,7 @@ def show_points(points: list[dict[str, Value]]) -> None:
     from rich.table import Table
 
     columns = max((list(p) for p in points), key=len)
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, title="predicted", title_justify="left")
     for column in columns:
         if column != "stable":
             table.add_column(labelled(column), justify="right")
