@@ -123,7 +123,7 @@ class Ordered(Stepwise):
                 return False
             try:
                 deque(emissions(body.without_result(event)), maxlen=0)
-            except Exception:  # the event itself is at fault
+            except (Exception, SystemExit):  # the event itself is at fault
                 self.inner = before
                 return False
         return True

@@ -112,10 +112,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         try:
             if path.exists() and path.stat().st_size:
                 read_plan(path)
+            durable.write(path, self.text, 0o666)
         except (SourceError, ConfigurationError) as error:
             raise SinkError(f"{path} is there, and no plan: name another file.") from error
-        try:
-            durable.write(path, self.text, 0o666)
         except OSError as error:
             raise SinkError(f"The plan cannot be written to {path} ({error.strerror}).") from error
 

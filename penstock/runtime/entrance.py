@@ -79,7 +79,7 @@ class Entrance:
         decode = self._codec.decode_json
         self._tally.rows += len(payloads)
         try:
-            events = [decode(payload) for payload in payloads]
+            events = self._codec.in_utc([decode(payload) for payload in payloads])
         except Exception:
             payloads = [payload.removeprefix(BOM_UTF8) for payload in payloads]  # a file may begin with it
             whole = [row for row, payload in enumerate(payloads) if payload.strip() or not lines]
@@ -87,7 +87,7 @@ class Entrance:
             self._decode_each([payloads[row] for row in whole], lineage.take(whole), decode, bytes)
         else:
             self._tally.accepted += len(events)
-            self._enter(EventBatch(self._source, lineage, events=self._codec.in_utc(events)))
+            self._enter(EventBatch(self._source, lineage, events=events))
 
     def given(self, events: list[Any], lineage: LineageColumns) -> None:
         """Take events as objects, or as JSON in bytes that must still be decoded."""
@@ -172,11 +172,11 @@ class Entrance:
         events, good = [], []
         for index, row in enumerate(rows):
             try:
-                events.append(decode(row))
+                events += self._codec.in_utc([decode(row)])
                 good.append(index)
             except Exception as error:  # invalid JSON, a wrong type, or JSON nested too deep, say
                 self._stage.letters.reject(self._source, raw(row), error, lineage.row(index))
-        self._enter(EventBatch(self._source, lineage.take(good), events=self._codec.in_utc(events)))
+        self._enter(EventBatch(self._source, lineage.take(good), events=events))
 
     def _reject_nulls(
         self, columns: pa.RecordBatch, lineage: LineageColumns, required: list[str]

@@ -278,6 +278,31 @@ def test_a_result_that_fails_is_left_out_in_order_too(ordered, window):
     assert [letter["event"] for letter in driver.dead_letters] == [None]
 
 
+@pytest.mark.parametrize("fault", [ValueError, SystemExit])
+def test_an_event_that_fails_in_order_where_a_result_is_due_is_a_dead_letter(fault):
+    app = App("counted")
+    moments, told = app.source("Moments", Numbered, event_time="at"), app.stream("Told", Told)
+    app.sink("Out", told)
+
+    @app.element(moments, key="k", window=Count(2), emits=told, ordered=True)
+    class Pair(ProcessingElement):
+        values: list[int] = []
+
+        def on_event(self, one):
+            if one.v == 13:
+                raise fault(13)
+            self.values.append(one.v)
+
+        def on_close(self):
+            yield told(self.key, str(self.values))
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Moments": [Numbered("a", T0 + timedelta(seconds=n), v) for n, v in enumerate([0, 13, 1, 2, 3])]})
+    driver.finish()
+    assert [one.told for one in driver.output("Out")] == ["[0, 1]", "[2, 3]"]
+    assert [letter["event"]["v"] for letter in driver.dead_letters] == [13]
+
+
 class Numbered(Event):
     k: str
     at: datetime
@@ -304,3 +329,23 @@ def test_spark_orders_no_texts_that_stand_for_other_values(reducer):
     source, out = app.source("Clocked", Clocked, event_time="at", late="drop"), app.stream("Out", Out)
     with pytest.raises(TopologyError, match="is over clock, which Spark orders as a text"):
         app.aggregate(source, key="k", window=Tumbling("1 d"), into=out, dialect="query", found=reducer)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_time_that_utc_does_not_have_is_a_dead_letter_and_stops_no_run(nested):
+    ends = ["2026-01-01T00:00:00+02:00", "9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+05:00"]
+    app = App("ends")
+    moments, told = app.source("Moments", Within if nested else Moment), app.stream("Told", Told)
+    app.sink("Out", told)
+
+    @app.element(moments, emits=told)
+    def seen(moment):
+        yield told(moment.k, "seen")
+
+    lines = [{"k": str(number), "at": end} for number, end in enumerate(ends)]
+    if nested:
+        lines = [{"k": line["k"], "moments": [line]} for line in lines]
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Moments": [json.dumps(line).encode() for line in lines]})
+    assert [one.k for one in driver.output("Out")] == ["0"]
+    assert len(driver.dead_letters) == 2
