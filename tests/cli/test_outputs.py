@@ -59,14 +59,14 @@ def test_a_plan_of_gates_and_a_gate_beside_it(directory):
 IGNORED = [
     (["observe", RECORDING, "--seconds", "5 s"], "--seconds belongs to --probe"),
     (["plan", RECORDING, "--p95", "2s", "--source", "Words=jsonl:in"], "--source belongs to --probe"),
-    (["prove", "app.py", "--html", "x.html"], "--html belongs to --query"),
+    (["prove", "ignoring.py", "--html", "x.html"], "--html belongs to --query"),
     (["prove", "--query", "q.py:build", "--sample", "s", "--tries", "5"], "--tries is for applications"),
-    (["run", "app.py", "--port", "8470"], "--port belongs to --adapter"),
-    (["run", "app.py", "--checkpoint-every", "1 m"], "--checkpoint-every belongs to --real-time"),
+    (["run", "ignoring.py", "--port", "8470"], "--port belongs to --adapter"),
+    (["run", "ignoring.py", "--checkpoint-every", "1 m"], "--checkpoint-every belongs to --real-time"),
 ]
 
 
 @pytest.mark.parametrize(("command", "says"), IGNORED, ids=lambda part: part if isinstance(part, str) else part[0])
 def test_an_option_that_would_be_ignored_is_refused(capsys, directory, command, says):
-    (directory / "app.py").write_text("from penstock import App\n\napp = App('a')\n")
+    (directory / "ignoring.py").write_text("from penstock import App\n\napp = App('a')\n")
     assert says in complaint(capsys, *command)
