@@ -78,6 +78,17 @@ def refuse_other(directory: Path, stored: Manifest, present: Manifest) -> None:
             f"{directory.name} was begun in {stored.mode}, and would now run in {present.mode} and read all of its "
             f"input again: {mend}."
         )
+    for name, value in stored.parameters.items():
+        if present.parameters.get(name) != value:
+            raise ConfigurationError(
+                f"Parameter --{name} was {value} when this run began, and is now {present.parameters.get(name)}: {mend}."
+            )
+    _refuse_other_sources(stored, present, mend)
+    _refuse_other_groups(stored, present, mend)
+
+
+def _refuse_other_sources(stored: Manifest, present: Manifest, mend: str) -> None:
+    """Refuse other sources, other places of theirs, and another thing in the same place."""
     if list(stored.sources) != list(present.sources):
         raise ConfigurationError(
             f"The sources were {', '.join(stored.sources)} when this run began, and are now "
@@ -93,14 +104,12 @@ def refuse_other(directory: Path, stored: Manifest, present: Manifest) -> None:
         if identity not in (None, now, UNTOLD):
             raise ConfigurationError(
                 f"Source {name} is another {present.sources[name].partition(':')[0]} than the one that this run began "
-                f"with, though in the same place, and the offsets of the old one do not apply to it: put the old one back, "
-                f"or start afresh with --fresh, or under another --name than {directory.name}."
+                f"with, though in the same place, and the offsets of the old one do not apply to it: {mend}."
             )
-    for name, value in stored.parameters.items():
-        if present.parameters.get(name) != value:
-            raise ConfigurationError(
-                f"Parameter --{name} was {value} when this run began, and is now {present.parameters.get(name)}: {mend}."
-            )
+
+
+def _refuse_other_groups(stored: Manifest, present: Manifest, mend: str) -> None:
+    """Refuse other groups of elements, other readers of a source, and other keyed hops: each group has a checkpoint of its own."""
     for name, group in stored.groups.items():
         if present.groups.get(name, group) != group:
             raise IncompatibleStateError(
