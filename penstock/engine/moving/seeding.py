@@ -7,10 +7,9 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,6 +26,9 @@ from penstock.runtime.wire import WIRE
 from penstock.runtime.wiring import WiringReference
 from penstock.storage import durable
 from penstock.storage.place import is_local
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FEW_ROWS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "32"}
 """Few rows per Arrow batch, because each row is a page, which may be large."""
@@ -151,7 +153,7 @@ def _latest(one: float | None, other: float | None) -> float | None:
 class SeedProcessor(HopProcessor):
     """Writes the initial state of a hop; handles no events."""
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator["pd.DataFrame"]:
         """Yield nothing: there are no input rows."""
         return iter(())
 
@@ -163,7 +165,7 @@ class SeedProcessor(HopProcessor):
             else:  # an overdue timer must fire in the next micro-batch, not in this one
                 self._set_timer(max(int(row.due), timerValues.getCurrentProcessingTimeInMs() + 1))
 
-    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator["pd.DataFrame"]:
         """Yield nothing: no timer expires while the state is written."""
         return iter(())
 

@@ -3,9 +3,8 @@
 import math
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from penstock.app.topology import Topology
@@ -17,6 +16,9 @@ from penstock.runtime.output import FileOutput
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import CLOCK
 from penstock.runtime.wiring import Wiring, WiringReference
+
+if TYPE_CHECKING:
+    import pandas as pd  # Spark starts a process for each hop that declares its state only, and pandas is half of its imports
 
 
 def time_mode_of(topology: Topology, hop: int) -> str:
@@ -68,7 +70,7 @@ class HopProcessor(StatefulProcessor):
         self._store = PagesInState(handle)
         self._timer = handle.getValueState("timer", "due bigint")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator["pd.DataFrame"]:
         """Called by Spark with all rows of a partition."""
         wiring = self._reference.resolve()
         arrivals = ArrivedBlocks(wiring, _local_directory())
@@ -84,7 +86,7 @@ class HopProcessor(StatefulProcessor):
                 yield frame.loc[passing].drop(columns=["label"])
         yield from self._run(self._stage(wiring, key), arrivals, timerValues, now)
 
-    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator["pd.DataFrame"]:
         """Called by Spark for a partition whose timer has expired."""
         wiring = self._reference.resolve()
         stage = self._stage(wiring, key, "-timer")
@@ -103,7 +105,7 @@ class HopProcessor(StatefulProcessor):
         output = FileOutput(wiring.sinks, f"{self._hop}-{partition:05d}{call}")
         return Stage(wiring, self._hop, partition, output)
 
-    def _run(self, stage: Stage, arrivals: ArrivedBlocks, timers: TimerValues, now: float) -> Iterator[pd.DataFrame]:
+    def _run(self, stage: Stage, arrivals: ArrivedBlocks, timers: TimerValues, now: float) -> Iterator["pd.DataFrame"]:
         processing_ms, watermark_ms = timers.getCurrentProcessingTimeInMs(), timers.getCurrentWatermarkInMs()
         if processing_ms > 0:
             now = processing_ms / 1000

@@ -109,7 +109,7 @@ def _refuse_other_sources(stored: Manifest, present: Manifest, mend: str) -> Non
 
 
 def _refuse_other_groups(stored: Manifest, present: Manifest, mend: str) -> None:
-    """Refuse other groups of elements, other readers of a source, and other keyed hops: each group has a checkpoint of its own."""
+    """Refuse other groups of elements, readers of a source and keyed hops, as each group has a checkpoint of its own."""
     for name, group in stored.groups.items():
         if present.groups.get(name, group) != group:
             raise IncompatibleStateError(

@@ -67,6 +67,7 @@ if __name__ == "__main__":
     from pyspark import daemon
 
     if sys.argv[1:] == ["pyspark.worker"]:  # not for processes that only poll a source for its offsets
+        import pandas  # noqa: F401
         from pyspark import worker  # noqa: F401
 
         from penstock.engine.query import decode, stateful  # noqa: F401

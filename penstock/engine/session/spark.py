@@ -59,6 +59,7 @@ logger.state.level = error
 """Log4j's configuration. It leaves out warnings that may come with every micro-batch: that one took longer than the trigger's
 interval, and that there is no page yet."""
 
+SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -68,7 +69,7 @@ STREAMING = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers do not take Spark's default type for UTC
-    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    SIMPLIFIED: "true",
 }
 """Settings that queries need. They can be set in a running session."""
 
@@ -161,6 +162,7 @@ def start_session(
     except ConfigurationError:
         spark.stop()
         raise
+    spark.sparkContext.environment.update(_of_all_workers(spark))
     return spark
 
 
@@ -258,6 +260,14 @@ def refuse_session(spark: object) -> None:
     refuse_others(spark.version)
 
 
+def _of_all_workers(spark: SparkSession) -> dict[str, str]:
+    """Return variables that Spark sets for Python functions of some kinds only. It starts a daemon and workers for each
+    environment, so that a query with two kinds would have two of each: all functions get these variables.
+    """
+    simplified = spark.conf.get(SIMPLIFIED, "true") == "true"
+    return {"SPARK_CONNECT_LOCAL_URL": ""} | ({"SPARK_SIMPLIFIED_TRACEBACK": "1"} if simplified else {})
+
+
 @contextmanager
 def beside(spark: SparkSession) -> Iterator[SparkSession]:
     """Within the block, provide a clone of a session that a user has started, with its settings, views and functions. The
@@ -266,9 +276,14 @@ def beside(spark: SparkSession) -> Iterator[SparkSession]:
     own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     for name, value in STREAMING.items():
         own.conf.set(name, value)
+    environment = spark.sparkContext.environment
+    added = {name: value for name, value in _of_all_workers(own).items() if name not in environment}
+    environment.update(added)
     try:
         yield own
     finally:
+        for name in added:
+            environment.pop(name, None)
         # The method `toDF` of RDDs uses the session that was made last; give it back to the user's.
         vars(sys.modules[SparkSession.__module__])["_monkey_patch_RDD"](spark)
 
