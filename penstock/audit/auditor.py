@@ -14,7 +14,7 @@ from penstock.app.stream import Sink, Source
 from penstock.app.topology import Topology
 from penstock.audit.committed import Committed, Microbatch
 from penstock.audit.replay import ExpectedRow, Origin, Replay
-from penstock.audit.sample import RowSample
+from penstock.audit.sample import RowSample, same
 from penstock.audit.verdict import EXAMPLES, Audit, RowExample, SinkAudit, SourceAudit
 from penstock.connectors.declaration import SourceContext
 from penstock.connectors.files.hop import HopSource
@@ -24,12 +24,13 @@ from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import Reread
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.kinds.coding import json_encoder
-from penstock.kinds.identity import identity
+from penstock.kinds.fields import nan_as_null
 from penstock.runs.batches import records_in
 from penstock.runs.files import HOPS, OUTPUT, ledger_of
 from penstock.runs.letters import letters_of
 from penstock.runs.manifest import Manifest, manifest_of
 from penstock.runs.overview import state_of
+from penstock.runtime.letters import shown
 from penstock.runtime.lineage import SOURCE_SHIFT
 from penstock.runtime.output import DEAD_LETTERS, LETTERS
 from penstock.storage.place import is_local, path_of
@@ -175,9 +176,12 @@ class Auditor:
     # --- replay ---------------------------------------------------------------------------------
 
     def _replayed(self, exact: bool, keys: Mapping[str, tuple[str, ...]]) -> Replay:
-        replay = Replay(
-            self._app, self._sources, self._manifest.layout, lambda sink, event: self._sample.has(event, keys.get(sink, ()))
-        )
+        def kept(sink: str, event: Any) -> Any:
+            if sink in self._sinks and self._sinks[sink].nan_is_null:
+                event = nan_as_null(event)
+            return event if self._sample.has(event, keys.get(sink, ())) else None
+
+        replay = Replay(self._app, self._sources, self._manifest.layout, kept)
         replay.read.clear()
         groups = [group for group in self._groups if group.last is not None]
         batches = [(batch, group) for group in groups for batch in group.microbatches()]
@@ -264,7 +268,10 @@ class Auditor:
 
     def _without_refused(self, sink: Sink, rows: list[ExpectedRow]) -> list[ExpectedRow]:
         """Leave out rows that the sink has refused, which are dead letters under its name."""
-        refused = Counter(_as_json(letter.event) for letter in letters_of(self._run) if letter.element == sink.name)
+        names = self._of_sinks() & {(sink.name, sink.stream.name)}
+        refused = Counter(
+            _as_json(letter.event) for letter in letters_of(self._run) if (letter.element, letter.stream) in names
+        )
         if not refused:
             return rows
         accepted = []
@@ -276,13 +283,18 @@ class Auditor:
                 accepted.append(row)
         return accepted
 
+    def _of_sinks(self) -> set[tuple[str | None, str]]:
+        """Return what letters of sinks name: a sink and its stream, where no element has the one name and reads the other."""
+        elements = {(element.name, stream.name) for element in self._topology.elements for stream in element.inputs}
+        return {pair for sink in self._topology.sinks if (pair := (sink.name, sink.stream.name)) not in elements}
+
     def _letters(self, replay: Replay, exact: bool) -> dict[str, dict[str, int]]:
         """Count dead letters that only the replay (missing) or only the run (strange) has, by place; not those of sinks."""
-        names = {sink.name for sink in self._topology.sinks} - {element.name for element in self._topology.elements}
+        names = self._of_sinks()
         in_run = Counter(
             (letter.place, json.dumps([letter.stream, letter.raw, letter.event], sort_keys=True))
             for letter in letters_of(self._run)
-            if letter.element not in names and (exact or letter.raw is not None or letter.event is not None)
+            if (letter.element, letter.stream) not in names and (exact or letter.raw is not None or letter.event is not None)
         )
         in_replay = _letters_of(replay)
         owed = any(group.owed(LETTERS, self._run / DEAD_LETTERS) for group in self._groups)
@@ -295,11 +307,11 @@ class Auditor:
 
     def _compared(self, place: str, rows: list[ExpectedRow], held: list[Any], owed: int) -> SinkAudit:
         """Compare the rows expected in a sink with those that it holds, as multisets."""
-        there = {identity(event): event for event in held}
+        there = {same(event): event for event in held}
         equal: dict[bytes, list[ExpectedRow]] = {}
         for row in rows:
             equal.setdefault(row.same, []).append(row)
-        wanted, actual = _counted(rows), Counter(map(identity, held))
+        wanted, actual = _counted(rows), Counter(map(same, held))
         missing, more = wanted - actual, actual - wanted
         missing, excused = self._without_excused(missing, equal, owed)
         doubled = Counter({name: times for name, times in more.items() if name in wanted})
@@ -395,7 +407,10 @@ def _counted(rows: list[ExpectedRow]) -> Counter[bytes]:
 
 def _as_json(event: Any) -> str:
     """Return an event, or the event of a dead letter, as canonical JSON."""
-    return json.dumps(json.loads(_encode(event)), sort_keys=True)
+    try:
+        return json.dumps(json.loads(_encode(event)), sort_keys=True)
+    except (OverflowError, ValueError):  # JSON cannot hold it, so the letter has what Python shows of it
+        return json.dumps(shown(event))
 
 
 def _last_rows(rows: list[ExpectedRow], key: tuple[str, ...]) -> list[ExpectedRow]:
@@ -408,7 +423,7 @@ def _last_events(events: list[Any], key: tuple[str, ...]) -> list[Any]:
 
 
 def _key_of(event: Any, key: tuple[str, ...]) -> bytes:
-    return identity([getattr(event, name) for name in key])
+    return same([getattr(event, name) for name in key])
 
 
 def _check_names(flag: str, given: Mapping[str, str], known: list[str]) -> None:

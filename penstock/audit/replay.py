@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from penstock.app.application import App
 from penstock.app.window.windowing import FOREVER, SECOND
+from penstock.audit.sample import same
 from penstock.connectors.source import BoundSource, Reread
-from penstock.kinds.identity import identity
 from penstock.runs.layout import Layout
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.events import EventBatch
@@ -85,13 +85,13 @@ class _Replayed(Attempt):
     def _output(self) -> MemoryOutput:
         return _Results()
 
-    def rows(self, batch: int) -> Iterator[tuple[str, ExpectedRow]]:
-        """Yield the results, each with the label of its output."""
+    def results(self) -> Iterator[tuple[str, Any, Origin | None]]:
+        """Yield the results, each with the label of its output and the source event that caused it."""
         for output in self._outputs:
             assert isinstance(output, _Results)
             for sink, results in output.results.items():
                 for event, origin in results:
-                    yield sink, ExpectedRow(identity(event), event, origin, batch)
+                    yield sink, event, origin
 
 
 class Replay(TopologyDriver):
@@ -100,13 +100,13 @@ class Replay(TopologyDriver):
     Args:
         sources: the sources, by name.
         layout: the layout of the run, on which the order of some events depends.
-        keeps: whether a result is to be compared, given its sink's label and the event.
+        kept: returns a result as its sink holds it, given the sink's label and the event; None if it is not to be compared.
     """
 
-    def __init__(self, app: App, sources: dict[str, BoundSource], layout: Layout, keeps: Callable[[str, Any], bool]) -> None:
+    def __init__(self, app: App, sources: dict[str, BoundSource], layout: Layout, kept: Callable[[str, Any], Any]) -> None:
         super().__init__(app, partitions=layout.partitions or 1, dead_letters=True)
         self._partitioner = layout.partitioner
-        self.sources, self._keeps = sources, keeps
+        self.sources, self._kept = sources, kept
         self._stage = _Stage
         self.rows: dict[str, list[ExpectedRow]] = {}
         self.read: dict[str, int] = {}
@@ -125,10 +125,10 @@ class Replay(TopologyDriver):
             self._committed.watermark = watermark
         attempt = _Replayed(self, parts)
         self._try(attempt)
-        for sink, row in attempt.rows(number):
-            if not self._keeps(sink, row.event):
-                continue
-            self.rows.setdefault(sink, []).append(row)
+        for sink, result, origin in attempt.results():
+            event = self._kept(sink, result)
+            if event is not None:
+                self.rows.setdefault(sink, []).append(ExpectedRow(same(event), event, origin, number))
 
     def finish_again(self) -> None:
         """End the input by an extra micro-batch, for a run that ended its input and whose micro-batches are not known."""

@@ -4,6 +4,7 @@ import sys
 import time
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from penstock.app.stream import Source
@@ -13,6 +14,7 @@ from penstock.connectors.schedule import ArrivalSchedule, RecordedSchedule, sche
 from penstock.connectors.sequence import Sequence, SequenceSource, Slice
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
+from penstock.kinds.fields import refuse_unwritable
 from penstock.runtime.codec import Codec
 
 
@@ -25,7 +27,7 @@ class GeneratedSequence(Sequence):
                 f"Source {source.name} has no sample to generate events with: declare app.source(..., sample=function of n)."
             )
         self._sample, self._schedule = source.sample, schedule
-        self._encode = Codec(source.event_type).encode_json
+        self._codec = Codec(source.event_type)
 
     def identity(self) -> str:
         return self._schedule.identity()
@@ -38,8 +40,18 @@ class GeneratedSequence(Sequence):
         return sys.maxsize if count is None else count  # without a count it never ends, so it is never drained
 
     def read(self, start: int, end: int, started: float) -> Slice:
-        payloads = [self._encode(self._sample(number)) for number in range(start, end)]
+        payloads = [self._payload(number) for number in range(start, end)]
         return Slice(payloads, ((started + self._schedule.times(start, end)) * 1e6).astype(np.int64))
+
+    def _payload(self, number: int) -> bytes:
+        """Return an event as JSON; for one that does not fit, an error text: it becomes a dead letter."""
+        event = self._sample(number)
+        try:
+            event = self._codec.checked(event)
+            refuse_unwritable(event, self._codec.floats)
+            return self._codec.encode_json(event)
+        except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, NotImplementedError) as error:
+            return f"sample({number}) does not fit ({error}): {event!r}".encode()
 
 
 def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContext) -> SequenceSource:

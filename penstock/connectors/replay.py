@@ -17,7 +17,7 @@ from penstock.connectors.schedule import RecordedSchedule, seconds_of, speed_up
 from penstock.connectors.sequence import Sequence, SequenceSource, Slice
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
-from penstock.kinds.arrow import fitted
+from penstock.kinds.arrow import fitted, refuse_infinite
 from penstock.runtime.codec import Codec
 from penstock.storage.place import absolute
 
@@ -60,6 +60,12 @@ class ReplayedSequence(Sequence):
                 raise SourceError(
                     f"Source {source.name}: column {field.name} of {path} has nulls, and {kind} does not make it optional."
                 )
+            try:
+                refuse_infinite(self._rows[field.name])
+            except ValueError as error:
+                raise SourceError(
+                    f"Source {source.name}: column {field.name} of {path} cannot be an event: {error}."
+                ) from error
         self._schedule = RecordedSchedule(speed_up(seconds[order], speed))
         self._identity = f"{path.stat().st_size} bytes, {crc32(path.read_bytes()):08x}"
         self._codec = codec

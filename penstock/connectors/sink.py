@@ -10,6 +10,7 @@ from penstock.kinds.coding import json_encoder
 from penstock.runtime.output import SinkFiles, StagedFile
 from penstock.storage import durable
 from penstock.storage.place import path_of
+from penstock.storage.tables import schema_of
 
 _encode = json_encoder().encode
 
@@ -69,6 +70,11 @@ class BoundSink(ABC):
         """
 
     @property
+    def nan_is_null(self) -> bool:
+        """Whether the place keeps NaN, of a field that may be None, as null; JSON does."""
+        return self.files.kind == "jsonl" and self.files.frame is None
+
+    @property
     def spot(self) -> str:
         """The place by one name, however it is spelled, by which two sinks that share it are found."""
         return self.place
@@ -120,6 +126,24 @@ class BoundSink(ABC):
 def present(files: Sequence[StagedFile]) -> list[Path]:
     """Return the paths of the staged files that are still there; an earlier attempt may have delivered some."""
     return [path for file in files if (path := path_of(file.staged)).exists()]
+
+
+def present_rows(sink: SinkFiles, files: Sequence[StagedFile], fields: Sequence[str]) -> list[Path]:
+    """Return the paths of staged files of a table that are still there.
+
+    Raises:
+        SinkError: they were staged by an earlier start, whose events had other fields.
+    """
+    paths = present(files)
+    for path in paths:
+        staged = schema_of(path).names
+        if sorted(staged) != sorted(fields):
+            raise SinkError(
+                f"Sink {sink.name}: the events had the fields {', '.join(staged)} when the last micro-batch was committed, "
+                f"which is still to be delivered, and now have {', '.join(fields)}: start once with the application as it was, "
+                "then with this."
+            )
+    return paths
 
 
 def other_run(files: SinkFiles, place: object, kind: str) -> str:

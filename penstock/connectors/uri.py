@@ -24,8 +24,10 @@ class Uri:
         """Parse a URI. The scheme is empty for a path, also for one with a colon after a slash or a single letter.
 
         Raises:
-            ConfigurationError: an option is given twice.
+            ConfigurationError: an option is given twice, or the character NUL is in it.
         """
+        if "\0" in text or "%00" in text:
+            raise ConfigurationError(f"{masked(text)!r} holds the character NUL, which no place or option has; leave it out.")
         options = re.search(OPTIONS, text)
         place, query = (text, "") if options is None else (text[: options.start()], text[options.end() :])
         given = parse_qsl(query, keep_blank_values=True)

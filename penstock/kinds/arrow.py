@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.kinds.annotations import optional, plain, scalar_of
 from penstock.kinds.event import Event, field_types
+from penstock.kinds.fields import is_writable
 
 DAYS = (-719_162, 2_932_896)
 MICROSECONDS = (DAYS[0] * 86_400_000_000, (DAYS[1] + 1) * 86_400_000_000 - 1)
@@ -138,6 +139,18 @@ def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         made.validate(full=True)  # readers do not check that it is UTF-8
     refuse_beyond(made)
     return made
+
+
+def refuse_infinite(column: Any) -> None:
+    """Refuse a column with numbers that JSON cannot represent; but allow NaN outside of lists, dicts and events, as null.
+
+    Raises:
+        ValueError: the column is infinite somewhere, or holds NaN within a list, a dict or an event.
+    """
+    if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
+        raise ValueError("it is infinite")
+    if pa.types.is_nested(column.type) and not is_writable(column.to_pylist(maps_as_pydicts="strict")):
+        raise ValueError("it holds NaN or infinity")
 
 
 def refuse_beyond(column: pa.Array) -> None:

@@ -2,7 +2,7 @@
 
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, dataclass_transform
 
@@ -74,7 +74,8 @@ def check_event_type(event_type: Any) -> None:
 def allowed() -> str:
     """Return a list, in words, of the types that a field may have."""
     scalars = ", ".join(kind.python.__name__ for kind in kinds() if not kind.naive)
-    return f"{scalars}, an Enum, a nested Event, list[...], dict[str, ...] and `... | None`"
+    choices = "an Enum or a Literal of texts or of whole numbers of 64 bits"
+    return f"{scalars}, {choices}, a nested Event, list[...], dict[str, ...] and `... | None`"
 
 
 def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -89,7 +90,7 @@ def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
         else:
             yield from _unsupported(members[0], path)
     elif origin is typing.Literal:
-        if len({type(value) for value in arguments}) != 1 or not isinstance(arguments[0], str | int):
+        if not _are_choices(arguments):
             yield path, annotation
     elif origin is list:
         yield from _unsupported(arguments[0], f"{path}[]")
@@ -102,8 +103,23 @@ def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield path, annotation
         for name, inner in field_types(annotation).items():
             yield from _unsupported(inner, f"{path}.{name}")
-    elif not (isinstance(annotation, type) and (issubclass(annotation, Enum) or kind_of_type(annotation))):
+    elif isinstance(annotation, type) and issubclass(annotation, Enum):
+        if not _are_choices([member.value for member in annotation]):
+            yield path, annotation
+    elif not _is_scalar(annotation):
         yield path, annotation
+
+
+def _are_choices(values: Sequence[Any]) -> bool:
+    """Whether values can be those of an Enum or a Literal: all of them texts, or all of them whole numbers of 64 bits."""
+    types = {type(value) for value in values}
+    return types == {str} or (types == {int} and all(-(2**63) <= value < 2**63 for value in values))
+
+
+def _is_scalar(annotation: Any) -> bool:
+    """Whether there is a kind for a type itself; a class derived from such a type would come back as that."""
+    kind = kind_of_type(annotation) if isinstance(annotation, type) else None
+    return kind is not None and (kind.python is annotation or kind.encode is not None)
 
 
 def _type_name(annotation: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from penstock.kinds.annotations import demanding, optional, plain
+from penstock.kinds.annotations import choices, demanding, optional, plain
 from penstock.kinds.coding import to_builtins
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.table import KNOWN_ANEW, kinds
@@ -155,6 +155,17 @@ def holds(annotation: Any, scalar: type) -> bool:
     return kind is scalar
 
 
+def may_read_null(annotation: Any) -> bool:
+    """Whether a value may be a text that lax conversion takes for None: a choice named null, or bytes in Base64."""
+    kind = plain(annotation)
+    if get_origin(kind) in (list, dict):
+        return may_read_null(get_args(kind)[-1])
+    if isinstance(kind, type) and issubclass(kind, Event):
+        return any(map(may_read_null, field_types(kind).values()))
+    texts = [value for value in choices(annotation) if isinstance(value, str)]
+    return optional(annotation) and (kind is bytes or any(text.lower() == "null" for text in texts))
+
+
 def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:
     """Refuse NaN and infinity, which JSON lacks; but allow NaN as the value of a field that may be None, as it becomes null.
 
@@ -168,6 +179,13 @@ def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:
         value = getattr(event, name)
         if not is_writable(value) and not (value != value and may_miss):
             raise ValueError(f"Field {name} is or holds {value!r}, which JSON does not have; use None, and declare it `| None`")
+
+
+def nan_as_null(event: Event) -> Event:
+    """Return an event with None for NaN in fields that may be None, as JSON and SQLite keep it."""
+    floats = _floats_of(type(event))
+    missing = {name: None for name, may_miss in floats.items() if may_miss and (value := getattr(event, name)) != value}
+    return msgspec.structs.replace(event, **missing) if missing else event
 
 
 def nothing_of(event_type: type[Event], *, encoded: bool = False) -> dict[str, None]:

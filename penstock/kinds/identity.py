@@ -13,6 +13,7 @@ import msgspec
 from penstock.kinds.annotations import kind_of, plain
 from penstock.kinds.coding import convert, msgpack_encoder, to_builtins
 from penstock.kinds.event import Event, field_types
+from penstock.kinds.fields import is_nested, to_column, to_encoded
 from penstock.kinds.table import kind_of_type
 
 _encode = msgpack_encoder().encode
@@ -59,6 +60,20 @@ def text_spelling(annotation: Any) -> Callable[[str], str] | None:
         return None
     python, spell = kind.python, kind.identity
     return lambda text: str(to_builtins(spell(convert(text, python))))
+
+
+def nested_spelling(annotation: Any) -> Callable[[str], str] | None:
+    """Return what `text_spelling` returns, for the JSON that a table holds of a list, a dict or an event; None for others."""
+    shown = to_column(annotation)
+    if not is_nested(annotation) or shown is None or _is_spelled(annotation):
+        return None
+    renamed = to_encoded(annotation) or (lambda value: value)
+
+    def spell(text: str) -> str:
+        value = convert(renamed(msgspec.json.decode(text)), annotation, strict=False)
+        return msgspec.json.encode(shown(spelled(value))).decode()
+
+    return spell
 
 
 def _is_spelled(annotation: Any) -> bool:

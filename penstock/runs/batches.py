@@ -6,11 +6,12 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from penstock.runs.lines import records_of
+from penstock.errors import IncompatibleStateError
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.output import StagedFile
 from penstock.runtime.places import Place, Seen
 from penstock.runtime.tally import Counts, Tally
+from penstock.storage import journal
 
 
 class BatchRecord(Counts, kw_only=True):
@@ -112,6 +113,20 @@ def add_places(places: dict[str, Place], more: dict[str, Place]) -> None:
         places.setdefault(name, Place()).merge(place)
 
 
+_decode = msgspec.json.Decoder(BatchRecord).decode
+
+
 def records_in(path: Path) -> Iterator[BatchRecord]:
-    """Yield the records in a ledger's file. A torn line is left out: its batch was not committed."""
-    return records_of(path, BatchRecord)
+    """Yield the records in a ledger's file. A torn last line is left out: its batch was not committed.
+
+    Raises:
+        IncompatibleStateError: another line is damaged, so that it is not known what was committed.
+    """
+    for number, line in enumerate(journal.lines_of(path), 1):
+        try:
+            yield _decode(line)
+        except msgspec.DecodeError as error:
+            raise IncompatibleStateError(
+                f"Line {number} of {path} is damaged ({error}), so that it is not known what was committed: put the file back "
+                "from a copy, or start afresh with --fresh."
+            ) from error

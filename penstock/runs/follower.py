@@ -110,9 +110,13 @@ class Follower:
         counted = False
         for group in self.groups.values():
             for line in group.tail.lines(group.forget):
-                with suppress(msgspec.DecodeError):
+                try:
                     group.take(self._decode(line))
-                    counted = news = True
+                except msgspec.DecodeError as error:
+                    raise SourceError(
+                        f"A line of the ledger of {self.run} is damaged ({error}): put it back from a copy."
+                    ) from error
+                counted = news = True
         if counted:
             self.totals = Totals()
             for group in self.groups.values():

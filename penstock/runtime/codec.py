@@ -1,7 +1,8 @@
 """Codecs: convert events of one type to and from JSON, MessagePack, Arrow columns and text fields."""
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import msgspec
@@ -21,8 +22,10 @@ from penstock.kinds.fields import (
     is_flat_event,
     is_nested,
     is_writable,
+    may_read_null,
     nothing_of,
     refuse_numbers,
+    scalars_in,
     times_of,
     to_column,
 )
@@ -63,6 +66,8 @@ class Codec:
         self._nested = {name: json_decoder(kind).decode for name, kind in fields.items() if is_nested(kind)}
         self._nothing, self._times = nothing_of(event_type, encoded=True), times_of(event_type)
         self._filled = filler_of(event_type)
+        self._may_read_null = {name: kind for name, kind in fields.items() if may_read_null(kind)}
+        self._clocks = any(holds(kind, time) for kind in fields.values())
 
     def checked(self, event: Any) -> Any:
         """Check that an event's values have the types of its fields, which Python itself does not check.
@@ -75,6 +80,10 @@ class Codec:
         """
         if type(event) is self.event_type and self._fits is not None and self._fits(event):
             return event
+        if self._clocks:
+            for value in scalars_in(event):
+                if type(value) is time and not _on_the_minute(value):
+                    raise msgspec.ValidationError(f"Expected a time whose offset from UTC is whole minutes, got {value}")
         return self.decode_msgpack(self.encode_msgpack(event))
 
     def in_utc(self, events: list[Any]) -> list[Any]:
@@ -113,7 +122,7 @@ class Codec:
         Raises:
             msgspec.ValidationError: a row is no valid event.
         """
-        return [convert(self.encoded(row), self.event_type, strict=False) for row in rows]
+        return [self._converted(self.encoded(row)) for row in rows]
 
     def shown(self, batch: pa.RecordBatch, row: int) -> Any:
         """Return one row of a record batch for a dead letter: as an event, or as a dict where it is no valid event."""
@@ -163,7 +172,16 @@ class Codec:
         """
         present = {name: value for name, value in row.items() if value is not None}
         refuse_numbers(present, self._times)
-        return convert(self._nothing | self._opened(present), self.event_type, strict=False)
+        return self._converted(self._nothing | self._opened(present))
+
+    def _converted(self, values: dict[str, Any]) -> Any:
+        """Return an event from values of which some may be texts of others; `convert` then takes the text null for None."""
+        event = convert(values, self.event_type, strict=False)
+        for name, annotation in self._may_read_null.items():
+            if (value := values.get(self.names[name])) is not None:
+                with suppress(msgspec.ValidationError):  # within it is another value that is a text
+                    event = msgspec.structs.replace(event, **{name: convert(value, annotation)})
+        return event
 
     def _opened(self, texts: dict[str, Any]) -> dict[str, Any]:
         """Return texts by the fields' names in JSON; texts of lists, dicts and events are decoded from JSON."""
@@ -214,7 +232,7 @@ class Codec:
                 )
             texts = {name: text.decode()}
             refuse_numbers(texts, self._times)
-            return convert(texts[name], annotation, strict=False)
+            return convert(texts[name], annotation, strict=name in self._may_read_null)
         except msgspec.ValidationError as error:
             raise msgspec.ValidationError(f"{error} - at `$.{name}`") from error
 
@@ -234,11 +252,24 @@ def _fitting(fields: dict[str, Any]) -> Callable[[Any], bool]:
     """
     kinds = {f"type_of_{name}": plain(annotation) for name, annotation in fields.items()}
     tests = [
-        f"(type(event.{name}) is type_of_{name}{f' or event.{name} is None' if optional(annotation) else ''})"
+        f"(type(event.{name}) is type_of_{name}{ZONED.format(name) if plain(annotation) is datetime else ''}"
+        f"{f' or event.{name} is None' if optional(annotation) else ''})"
         for name, annotation in fields.items()
     ]
-    fits: Callable[[Any], bool] = eval(f"lambda event: {' and '.join(tests)}", kinds)
+    fits: Callable[[Any], bool] = eval(
+        f"lambda event: {' and '.join(tests)}", kinds | {"utc": UTC, "on_the_minute": _on_the_minute}
+    )
     return fits
+
+
+ZONED = " and (event.{0}.tzinfo is utc or on_the_minute(event.{0}))"
+MINUTE = timedelta(minutes=1)
+
+
+def _on_the_minute(moment: datetime | time) -> bool:
+    """Whether a time's offset from UTC is whole minutes, or it has none; in JSON msgspec rounds others."""
+    offset = moment.utcoffset()
+    return offset is None or not offset % MINUTE
 
 
 def _elsewhere(event_type: type[Event]) -> Callable[[Any], bool] | None:

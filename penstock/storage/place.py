@@ -69,7 +69,7 @@ def absolute(place: str | Path) -> Path:
     Spark removes ``..`` without following links, and takes what follows ``//`` for the name of a host.
 
     Raises:
-        ConfigurationError: as `path_of`; or ``~`` stands for the home of a user that does not exist.
+        ConfigurationError: as `path_of` and `real`; or ``~`` stands for the home of a user that does not exist.
     """
     path = path_of(place)
     if not is_local(path):
@@ -79,13 +79,20 @@ def absolute(place: str | Path) -> Path:
     except RuntimeError:
         raise ConfigurationError(f"{place}: there is no home directory that ~ stands for; write the whole path.") from None
     if ".." in path.parts:
-        path = path.resolve()
+        path = real(path)
     return Path("/", *path.parts[1:])
 
 
 def real(path: Path) -> Path:
-    """Return a path by the one name that all its spellings share, following links; one in a store as it is."""
-    return path.resolve() if is_local(path) else path
+    """Return a path by the one name that all its spellings share, following links; one in a store as it is.
+
+    Raises:
+        ConfigurationError: links lead back to themselves.
+    """
+    try:
+        return path.resolve() if is_local(path) else path
+    except RuntimeError:
+        raise ConfigurationError(f"{path} is a link that leads back to itself; name another place.") from None
 
 
 def is_local(path: Path) -> bool:

@@ -81,6 +81,7 @@ class DirectorySink(BoundSink):
         owner = _owner_of(directory)
         if owner is None:
             others = any(name[0] not in "._" and "." in name for name in durable.names(directory))
+            others = others or bool(durable.names(directory / STAGING))  # a run that stages owns the directory
         else:
             others = owner != run and owner not in discarded
         if others:

@@ -22,12 +22,11 @@ from penstock.connectors.sink import fenced
 from penstock.connectors.tables.delta_log import meet
 from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, storage_of
 from penstock.connectors.tables.kept import kept_rows, last_of_each
-from penstock.connectors.tables.lake import OWNER, LakeSink, misfits
+from penstock.connectors.tables.lake import OWNER, RULE, LakeSink, misfits
 from penstock.connectors.tables.partitions import Judge, taken_apart, too_long, without_refused
-from penstock.connectors.tables.rules import FRESH, refuse_unfit
+from penstock.connectors.tables.rules import FRESH, refuse_alike, refuse_unfit
 from penstock.connectors.tables.sink import quoted
 from penstock.connectors.uri import Uri
-from penstock.errors import ConfigurationError
 from penstock.extras import needs
 from penstock.runtime.output import SinkFiles
 from penstock.storage import durable
@@ -94,13 +93,7 @@ class DeltaSink(LakeSink[DeltaTable]):
         self._at, self._storage, self._compacted_every = at, storage, compacted_every
         self._alone_at: int | None = None
         """A version whose rows are known to be all written by runs."""
-        lower = [name.lower() for name in self._schema.names]
-        alike = [name for name in self._schema.names if lower.count(name.lower()) > 1]
-        if alike:
-            raise ConfigurationError(
-                f"Sink {sink.name}: Delta takes {' and '.join(alike)} for one column; give the fields names that differ in "
-                "more than case."
-            )
+        refuse_alike(sink, "Delta", self._schema.names)
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """Claim the table, and create it if there is none; an existing one must have a column for each field of the event."""
@@ -217,13 +210,13 @@ class DeltaSink(LakeSink[DeltaTable]):
         commit, alone_at = self._properties(table, transaction), self._alone_at
         reached = table.transaction_version(transaction.app_id)
         if reached is not None and reached >= transaction.version:
-            return
+            return self._make_durable(table, transaction.app_id)  # a driver that was killed may not have come so far
         if _may_refuse(table):
             self._put_what_is_taken(table, group, batch, staged, commit)
         else:
             self._put(table, kept_rows(staged, self._codec.schema, self._schema), commit)
         self._alone_at = None if alone_at is None or table.version() != alone_at + 1 else table.version()
-        self._make_durable(table)
+        self._make_durable(table, transaction.app_id)
 
     def _may_pass(self, error: Exception) -> bool:
         return isinstance(error, CommitFailedError)
@@ -275,15 +268,22 @@ class DeltaSink(LakeSink[DeltaTable]):
         except CommitFailedError:
             pass  # another writer was quicker; the next compaction will do it
 
-    def _make_durable(self, table: DeltaTable) -> None:
-        """Sync a version on a local disk, so that it survives a power failure: its staged files will be removed next."""
-        if "://" in self._at:
-            return
-        log = Path(self._at) / "_delta_log" / f"{table.version():020}.json"
-        actions = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
-        added = [Path(self._at) / unquote(action["add"]["path"]) for action in actions if "add" in action]
-        for path in [*added, *{file.parent for file in added}, log, log.parent]:
-            durable.sync_path(path)
+    def _make_durable(self, table: DeltaTable, application: str) -> None:
+        """Sync the last version of a group on a local disk, and what others have added since, so that it survives a power
+        failure: its staged files will be removed next.
+        """
+        logs = Path(self._at) / "_delta_log"
+        for version in range(table.version(), -1, -1) if "://" not in self._at else ():
+            log = logs / f"{version:020}.json"
+            if not log.exists():  # it is older than the table's logs are kept
+                break
+            actions = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
+            files = (Path(self._at) / unquote(action["add"]["path"]) for action in actions if "add" in action)
+            added = [file for file in files if file.exists()]  # others may have removed it since
+            for path in [*added, *{file.parent for file in added}, log, log.parent]:
+                durable.sync_path(path)
+            if any(action.get("txn", {}).get("appId") == application for action in actions):
+                break
 
 
 def _cannot_be_read(number: Decimal) -> str | None:
@@ -363,7 +363,7 @@ def _is_emptying(table: DeltaTable) -> bool:
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DeltaSink:
     storage = storage_of(f"Sink {sink.name}", uri)
-    files = SinkFiles(sink.name, "parquet", str(context.output), key=sink.key)
+    files = SinkFiles(sink.name, "parquet", str(context.output), rule=RULE, key=sink.key)
     return DeltaSink(sink, place_of(uri), files, options.get("compact", COMPACTED_EVERY), storage, options.get("fresh"))
 
 

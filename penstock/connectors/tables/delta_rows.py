@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from penstock.connectors.tables.delta_log import Added, DeltaLog
 from penstock.errors import SourceError
-from penstock.kinds.arrow import refuse_beyond, rows_shown
+from penstock.kinds.arrow import refuse_beyond, refuse_infinite, rows_shown
 from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
 from penstock.storage.records import misnamed
@@ -157,14 +157,14 @@ def _values(column: Any) -> list[Any]:
     """Return a column's values as Python values.
 
     Raises:
-        ValueError: a value is infinite, which JSON cannot represent, or is a time or a text that Python cannot.
+        ValueError: a value is infinite, or holds NaN or infinity, which JSON cannot represent; or is a time or a text that
+            Python cannot.
     """
-    if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
-        raise ValueError("it is infinite")
     for part in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
         refuse_beyond(part)
         if pa.types.is_string(part.type):
             part.validate(full=True)
+    refuse_infinite(column)
     values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
     return values
 

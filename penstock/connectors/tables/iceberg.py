@@ -21,7 +21,7 @@ from penstock.connectors.declaration import DURATION, Option, Options, SinkConne
 from penstock.connectors.sink import fenced
 from penstock.connectors.tables.iceberg_place import CATALOG, IcebergPlace
 from penstock.connectors.tables.kept import kept_rows, last_of_each
-from penstock.connectors.tables.lake import OWNER, LakeSink, misfits
+from penstock.connectors.tables.lake import OWNER, RULE, LakeSink, misfits
 from penstock.connectors.tables.partitions import Judge, too_long, without_refused
 from penstock.connectors.tables.rules import FRESH, refuse_unfit
 from penstock.connectors.uri import Uri
@@ -276,7 +276,7 @@ def _without(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> IcebergSink:
     at = IcebergPlace.of(f"Sink {sink.name}", uri)
-    files = SinkFiles(sink.name, "parquet", str(context.output), key=sink.key)
+    files = SinkFiles(sink.name, "parquet", str(context.output), rule=RULE, key=sink.key)
     return IcebergSink(sink, at, files, options.get("keep", KEPT_S), options.get("fresh"))
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.app.stream import Sink
-from penstock.connectors.sink import BoundSink, foreign, other_run, present
+from penstock.connectors.sink import BoundSink, foreign, other_run, present_rows
+from penstock.connectors.tables import rules
 from penstock.connectors.tables.delta_place import reason_of
 from penstock.connectors.tables.kept import kept_schema
 from penstock.connectors.tables.rules import refuse_nested_key
@@ -18,6 +19,9 @@ from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
 
 Table = TypeVar("Table")
+
+RULE = f"{rules.__name__}:{rules.refuse_long.__name__}"
+"""What workers refuse before it is staged for such a table."""
 
 OWNER = "penstock.run"
 """The table property that names the run that owns the table."""
@@ -55,7 +59,7 @@ class LakeSink(BoundSink, Generic[Table]):
                 self._refuse(table, run, discarded)
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
-        staged = present(files)
+        staged = present_rows(self.files, files, self._codec.schema.names)
         if staged:
             with self._explained():
                 self._write(group, batch, staged)

@@ -101,6 +101,7 @@ class Postgres:
 
     nested = "jsonb"
     mark = "%s"
+    nan_is_null = False
     named = "name = %s"
 
     def __init__(self, uri: Uri) -> None:

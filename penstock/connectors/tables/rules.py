@@ -16,6 +16,9 @@ FRESH = Option(
     one_of("keep", "empty"),
 )
 
+LONGEST_US = 2**33 * 1_000_000
+"""The least duration, in microseconds, whose neighbours may be the same number of seconds in double precision."""
+
 
 def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
     """Refuse a sink whose key has an optional field.
@@ -40,6 +43,21 @@ def refuse_nested_key(sink: Sink, schema: pa.Schema) -> None:
         raise ConfigurationError(
             f"Sink {sink.name} is upserted by {nested[0]}, a list, a dict or an event, which such a table cannot compare; "
             "choose a key of single values."
+        )
+
+
+def refuse_alike(sink: Sink, product: str, names: Sequence[str]) -> None:
+    """Refuse fields whose names differ in case alone, for a product that takes them for one column.
+
+    Raises:
+        ConfigurationError: names the fields.
+    """
+    lower = [name.lower() for name in names]
+    alike = [name for name in names if lower.count(name.lower()) > 1]
+    if alike:
+        raise ConfigurationError(
+            f"Sink {sink.name}: {product} takes {' and '.join(alike)} for one column; give the fields names that differ in "
+            "more than case."
         )
 
 
@@ -84,7 +102,19 @@ def refuse_nan(columns: pa.RecordBatch) -> None:
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_floating(field.type) and not field.nullable and pc.any(pc.is_nan(column)).as_py():
             raise ValueError(f"Field {field.name} is NaN, which SQLite does not keep; declare it float | None")
+    refuse_long(columns)
     _refuse_unwritable(columns)
+
+
+def refuse_long(columns: pa.RecordBatch) -> None:
+    """Refuse durations that a number of seconds, as SQLite, Delta and Iceberg store it, does not tell from their neighbours.
+
+    Raises:
+        ValueError: names the column.
+    """
+    for field, column in zip(columns.schema, columns.columns, strict=True):
+        if pa.types.is_duration(field.type) and pc.any(pc.greater_equal(pc.abs(column.cast(pa.int64())), LONGEST_US)).as_py():
+            raise ValueError(f"Field {field.name} is a duration of 272 years or more, of which no microsecond is kept")
 
 
 def _refuse_unwritable(columns: pa.RecordBatch) -> None:

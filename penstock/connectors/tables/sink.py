@@ -15,13 +15,13 @@ import msgspec
 import pyarrow as pa
 
 from penstock.app.stream import Sink
-from penstock.connectors.sink import BoundSink, Refused, fenced, foreign, other_run, present
+from penstock.connectors.sink import BoundSink, Refused, fenced, foreign, other_run, present_rows
 from penstock.connectors.tables.rules import refuse_optional_key, refuse_unfit
 from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.annotations import kind_of, optional
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.fields import opened
-from penstock.kinds.identity import text_spelling
+from penstock.kinds.identity import nested_spelling, text_spelling
 from penstock.kinds.kind import Kind
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
@@ -93,6 +93,8 @@ class Database(Protocol):
     """The type of columns that hold lists, dicts and events, as JSON."""
     mark: str
     """The placeholder of a parameter in a statement."""
+    nan_is_null: bool
+    """Whether it keeps NaN as NULL."""
     named: str
     """The condition, with a placeholder, that finds a table in the books, however its name is spelled."""
 
@@ -205,9 +207,10 @@ class TableSink(BoundSink):
         self._database, self._codec = database, Codec(sink.stream.event_type)
         self._table = EventTable(name or sink.name, sink.stream.event_type, sink.key, database)
         annotations = field_types(sink.stream.event_type, annotated=True)
-        spellings = ((self._table.names.index(name), text_spelling(annotations[name])) for name in sink.key)
+        kinds = ((self._table.names.index(name), annotations[name]) for name in sink.key)
+        spellings = ((place, text_spelling(kind) or nested_spelling(kind)) for place, kind in kinds)
         self._spellings = {place: spell for place, spell in spellings if spell is not None}
-        """By column of the key, what gives equal values one text, where a table holds texts."""
+        """By column of the key, what gives equal values one text, where a table holds texts, or JSON."""
         self._nested = [field for field, kind in self._table.kinds.items() if kind is None]
         refuse_optional_key(sink, self._codec.schema)
         for identifier in (*(name or sink.name).split("."), *self._table.names):
@@ -215,6 +218,10 @@ class TableSink(BoundSink):
                 raise ConfigurationError(
                     f"Sink {sink.name}: {database.uri} cuts names at 63 bytes, and {identifier} is longer; shorten it."
                 )
+
+    @property
+    def nan_is_null(self) -> bool:
+        return self._database.nan_is_null
 
     @property
     def spot(self) -> str:
@@ -232,7 +239,7 @@ class TableSink(BoundSink):
         self._run = run
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
-        staged = present(files)
+        staged = present_rows(self.files, files, self._table.names)
         if staged:
             self._again(lambda cursor: self._deliver(cursor, group, batch, staged))
         for path in staged:

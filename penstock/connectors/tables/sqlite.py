@@ -1,5 +1,6 @@
 """The table sink for SQLite, which needs no server."""
 
+import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -19,12 +20,23 @@ from penstock.runtime.output import SinkFiles
 from penstock.storage import durable
 from penstock.storage.place import absolute, real
 
+OF_THE_FILE = {
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_READONLY,
+}
+"""Codes of errors that another statement would not mend."""
+
 
 class Sqlite:
     """A SQLite file. Times are stored as ISO 8601 text, durations as seconds, decimals as text."""
 
     nested = "text"
     mark = "?"
+    nan_is_null = True
     named = "name = ? COLLATE NOCASE"  # as SQLite names tables
 
     def __init__(self, path: Path) -> None:
@@ -56,11 +68,8 @@ class Sqlite:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 mend = "end the program that has it open in a transaction, which may be a driver that is paused"
                 raise Unavailable(str(error), mend) from error
-            mend = (
-                "mend that, and run again"
-                if isinstance(error, sqlite3.IntegrityError)
-                else "free space on the disk, or name a SQLite file or a new one"
-            )
+            of_the_file = getattr(error, "sqlite_errorcode", 0) & 0xFF in OF_THE_FILE or isinstance(error, OSError)
+            mend = "free space on the disk, or name a SQLite file or a new one" if of_the_file else "mend that, and run again"
             raise SinkError(f"{self.uri} cannot be written: {error}; {mend}.") from error
 
     @contextmanager
@@ -137,11 +146,27 @@ class Sqlite:
                 wrong.append(f"column {name} is generated")
             elif kind is not None and affinity in _changing(kind):
                 wrong.append(f"column {name} is {declared}, in which values of {kind.name} would change")
-        return wrong
+        return [*wrong, *_merging(cursor, table)]
 
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         cursor.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return {name for (name,) in cursor.fetchall()}
+
+
+def _merging(cursor: Cursor, table: EventTable) -> Iterator[str]:
+    """Yield what makes a table take one row for another, or drop or change it, without an error."""
+    cursor.execute("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", (table.name,))
+    for (statement,) in cursor.fetchall():
+        for action in sorted({found.upper() for found in re.findall(r"(?i)\bON\s+CONFLICT\s+(IGNORE|REPLACE)\b", statement)}):
+            yield f"a constraint of it is ON CONFLICT {action}, by which rows would vanish or change without an error"
+    if table.key:
+        cursor.execute(
+            "SELECT DISTINCT part.name, part.coll FROM pragma_index_list(?) one, pragma_index_xinfo(one.name) part "
+            "WHERE one.[unique] AND part.key AND part.coll <> 'BINARY'",
+            (table.name,),
+        )
+        for name, collation in cursor.fetchall():
+            yield f"column {name} of a unique index is of collation {collation}, which takes different keys for one"
 
 
 def _is_of_a_row(cursor: sqlite3.Cursor, statement: str, values: int, error: sqlite3.OperationalError) -> bool:
@@ -189,6 +214,7 @@ def _changed(row: Row, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> l
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nan.__name__}"
+    rules.refuse_alike(sink, "SQLite", sink.stream.event_type.__struct_fields__)
     files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule, wide=True)
     return TableSink(sink, Sqlite(absolute(uri.place)), options.get("table"), files, options.get("fresh"))
 

@@ -14,8 +14,8 @@ from msgspec import structs
 
 from penstock.connectors.sink import BoundSink, present
 from penstock.engine.running.options import RETAIN
-from penstock.errors import IncompatibleStateError, RunFailedError, SinkError
-from penstock.runs.batches import BatchRecord, sum_of
+from penstock.errors import RunFailedError, SinkError
+from penstock.runs.batches import BatchRecord, records_in, sum_of
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
 from penstock.storage import durable, journal
 from penstock.storage.place import is_local, path_of
@@ -49,20 +49,12 @@ class Ledger:
             self._note(record)
 
     def records(self) -> Iterator[BatchRecord]:
-        """Yield the records of all committed batches, in order.
+        """Return the records of all committed batches, in order.
 
         Raises:
             IncompatibleStateError: a line is damaged.
         """
-        decode = msgspec.json.Decoder(BatchRecord).decode
-        for number, line in enumerate(self._journal.lines(), 1):
-            try:
-                yield decode(line)
-            except msgspec.DecodeError as error:
-                raise IncompatibleStateError(
-                    f"Line {number} of {self._path} is damaged ({error}), so that it is not known what was committed: put the "
-                    "file back from a copy, or start afresh with --fresh."
-                ) from error
+        return records_in(self._path)
 
     def commit(self, record: BatchRecord) -> bool:
         """Commit a batch; the caller delivers it then. Returns False, and discards its files, if it was committed before.
