@@ -6,6 +6,7 @@ order of arrival, as long as no event is late; of duplicates the first that come
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from itertools import count, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -69,14 +70,14 @@ class Joining(Stepwise):
     @classmethod
     def meaning(cls) -> dict[str, Any]:
         """Add the fields that hold the event times; see `Stepwise.meaning`."""
-        return {**super().meaning(), "fields of the times": [field_of(reader) for reader in cls._readers()]}
+        return {**super().meaning(), "fields of the times": [field_of(reader) for reader in cls.readers()]}
 
     @classmethod
     def _stored_as(cls) -> type[Any]:
         return cls.stored
 
     @classmethod
-    def _readers(cls) -> list[Any]:
+    def readers(cls) -> list[Any]:
         """Return the functions that read an event's time, one for each input."""
         raise NotImplementedError
 
@@ -158,7 +159,7 @@ class IntervalJoin(Joining):
     """For each list, how long after its time an event may be matched; microseconds."""
 
     @classmethod
-    def _readers(cls) -> list[Any]:
+    def readers(cls) -> list[Any]:
         return [cls.left_time, *(side.time for side in cls.sides)]
 
     def on_event(self, event: Any) -> list[Emission]:
@@ -248,7 +249,7 @@ class LatestJoin(Joining):
         right: list[Held[Any]]
 
     @classmethod
-    def _readers(cls) -> list[Any]:
+    def readers(cls) -> list[Any]:
         return [cls.left_time, cls.right_time]
 
     def on_event(self, event: Any) -> None:
@@ -304,6 +305,11 @@ class Once(Stepwise):
     def meaning(cls) -> dict[str, Any]:
         """Add the field that holds the event time; see `Stepwise.meaning`."""
         return {**super().meaning(), "field of the time": field_of(cls.time_of)}
+
+    @classmethod
+    def readers(cls) -> list[Any]:
+        """Return the function that reads an event's time."""
+        return [cls.time_of]
 
     def on_event(self, event: Any) -> Emission | None:
         """Return the event as an emission, or None if it is a duplicate."""
@@ -502,6 +508,6 @@ def _signed(duration: Duration) -> int:
     """Return a duration that may be negative, in microseconds."""
     if isinstance(duration, str) and duration.strip().startswith("-"):
         return -round(seconds(duration.strip()[1:]) * SECOND)
-    if isinstance(duration, int | float) and duration < 0:
+    if (isinstance(duration, int | float) and duration < 0) or (isinstance(duration, timedelta) and duration < timedelta(0)):
         return -round(seconds(-duration) * SECOND)
     return round(seconds(duration) * SECOND)

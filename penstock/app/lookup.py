@@ -9,6 +9,7 @@ from penstock.app.element import Emitted
 from penstock.app.stream import Stream
 from penstock.app.table import Table
 from penstock.errors import TopologyError
+from penstock.kinds.annotations import plain
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.fields import is_immutable
 
@@ -56,7 +57,7 @@ def check_fields(name: str, stream: Stream[Any], fields: Sequence[str], table: T
     for field, column in zip(fields, table.key, strict=True):
         if field not in own:
             raise TopologyError(f"Element {name}: {stream.name} has no field {field!r} to look up by; it has {', '.join(own)}.")
-        if own[field] != theirs[column]:
+        if plain(own[field]) != plain(theirs[column]):  # None is found in no table
             raise TopologyError(
                 f"Element {name}: {field} of {stream.name} is {own[field]}, and {column} of the table is {theirs[column]}, so "
                 "nothing would be found."

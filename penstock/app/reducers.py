@@ -23,6 +23,7 @@ from penstock.app.functions import check_plain_function
 from penstock.errors import TopologyError
 from penstock.extras import needs
 from penstock.kinds.event import Event, field_types
+from penstock.kinds.fitting import has_order, is_hashable
 from penstock.kinds.identity import in_order, spelled
 
 State = TypeVar("State")
@@ -85,6 +86,10 @@ class Reducer(ABC, Generic[State]):
     def result(self, state: State) -> Any:
         """Return the value of the result's field: the state itself unless overridden."""
         return state
+
+    def gives(self, event: type[Event]) -> Any:
+        """Return the type of the result, for events of a type; ``Any`` where it is not known."""
+        return self.kind(event) if type(self).result is Reducer.result else Any
 
     def meaning(self) -> list[Any]:
         """Return what identifies the stored state: the reducer's kind and field. The condition of `where` may change freely."""
@@ -151,7 +156,8 @@ class sum(Reducer[Any]):
         return EXACT.add(state, value) if type(value) is Decimal else state + value
 
     def merge(self, state: Any, later: Any) -> Any:
-        return EXACT.add(state, later) if type(later) is Decimal else state + later
+        # One of the two may be the whole number 0 of a part without events that are wanted.
+        return EXACT.add(state, later) if type(later) is Decimal or type(state) is Decimal else state + later
 
     def merge_all(self, states: Iterable[Any]) -> Any:
         return functools.reduce(self.merge, states, 0)  # from Python 3.12 on, `sum` adds floats with compensation
@@ -178,6 +184,9 @@ class mean(Reducer[tuple[float, int]]):
     def merge(self, state: tuple[float, int], later: tuple[float, int]) -> tuple[float, int]:
         return state[0] + later[0], state[1] + later[1]
 
+    def gives(self, event: type[Event]) -> Any:
+        return float
+
     def result(self, state: tuple[float, int]) -> float | None:
         return state[0] / state[1] if state[1] else None
 
@@ -190,7 +199,10 @@ class _Chosen(Reducer[Any]):
         super().__init__(field)
 
     def kind(self, event: type[Event]) -> Any:
-        return _or_none(self.value_type(event))
+        value = self.value_type(event)
+        if not has_order(value):
+            raise TopologyError(f"{type(self).__name__}({self.field!r}) is of {event.__name__}, where values have no order.")
+        return _or_none(value)
 
     def start(self) -> Any:
         return None
@@ -242,6 +254,9 @@ class _Timed(Reducer[Any]):
     def kind(self, event: type[Event]) -> Any:
         return _or_none(tuple[int, self.value_type(event)])  # type: ignore[misc]
 
+    def gives(self, event: type[Event]) -> Any:
+        return self.value_type(event)
+
     def start(self) -> Any:
         return None
 
@@ -287,6 +302,8 @@ class top(Reducer[list[Any]]):
     def kind(self, event: type[Event]) -> Any:
         if self.by not in field_types(event):
             raise TopologyError(f"{event.__name__} has no field {self.by!r}; it has {', '.join(field_types(event))}.")
+        if not has_order(field_types(event)[self.by]):
+            raise TopologyError(f"top(by={self.by!r}) is of {event.__name__}, where values have no order.")
         return list[event]  # type: ignore[valid-type]
 
     def start(self) -> list[Any]:
@@ -312,11 +329,14 @@ class distinct(Reducer[set[Any]]):
 
     def kind(self, event: type[Event]) -> Any:
         value = self.value_type(event)
-        if get_origin(value) in (list, dict):
+        if not is_hashable(value):
             raise TopologyError(
                 f"distinct({self.field!r}) is of {event.__name__}, where that is a {value}; name a field of single values."
             )
         return set[value]  # type: ignore[valid-type]
+
+    def gives(self, event: type[Event]) -> Any:
+        return int
 
     def start(self) -> set[Any]:
         return set()
@@ -360,6 +380,9 @@ class approx_distinct(Reducer[bytes]):
             raise TopologyError(f"approx_distinct({self.field!r}) is of {event.__name__}, where that is none of {names}.")
         return bytes
 
+    def gives(self, event: type[Event]) -> Any:
+        return int
+
     def start(self) -> bytes:
         return b""
 
@@ -390,6 +413,9 @@ class collect(Reducer[list[Any]]):
 
     def kind(self, event: type[Event]) -> Any:
         return list[tuple[int, self.value_type(event)]]  # type: ignore[misc]
+
+    def gives(self, event: type[Event]) -> Any:
+        return list[self.value_type(event)]  # type: ignore[misc]
 
     def start(self) -> list[Any]:
         return []

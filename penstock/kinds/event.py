@@ -63,7 +63,7 @@ def check_event_type(event_type: Any) -> None:
         raise EventSchemaError(f"Event {event_type.__name__} has no fields: annotate at least one, as `text: str`.")
     for name, annotation in fields.items():
         for path, bad in _unsupported(annotation, f"{event_type.__name__}.{name}"):
-            raise EventSchemaError(f"Field {path} has type {_type_name(bad)}; a field may be {allowed()}.")
+            raise EventSchemaError(f"Field {path} has type {shown(bad)}; a field may be {allowed()}.")
     for name in changeable_defaults(event_type):
         raise EventSchemaError(
             f"Field {event_type.__name__}.{name} has a default that can be changed, and that all events would share: write "
@@ -122,7 +122,8 @@ def _is_scalar(annotation: Any) -> bool:
     return kind is not None and (kind.python is annotation or kind.encode is not None)
 
 
-def _type_name(annotation: Any) -> str:
+def shown(annotation: Any) -> str:
+    """Return an annotation as it is written."""
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
 
 

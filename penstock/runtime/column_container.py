@@ -75,7 +75,7 @@ class ColumnContainer:
         """Apply a delivery's events, which must be in order."""
         handed = len(delivery)
         self._stage.tally.come(sent_to(self.element.name), delivery.lineage)
-        late = Latecomers(self.element, self._stage).refuse_all(self._mark, delivery.lineage, delivery.row)
+        late = Latecomers(self.element, self._stage).refuse_all(self._mark, None, delivery.lineage, delivery.row)
         if late:
             delivery.take(np.setdiff1d(np.arange(len(delivery)), sorted(late)))
         places = self._key_columns.places(delivery.columns)

@@ -68,7 +68,7 @@ class Container:
         """Apply a delivery's events. They must be in order and come after the events of earlier deliveries."""
         events, lineage = delivery.events, delivery.lineage
         self._stage.tally.come(self._place, lineage)
-        late = self._latecomers.refuse_all(self._context.watermark, lineage, delivery.row)
+        late = self._latecomers.refuse_all(self._context.watermark, self._context.fired, lineage, delivery.row)
         self._emitter = self._new_emitter(lineage.judged())
         self._batch = batch = _Batch(self._key.identities(events), delivery, late)
         self._tally.hottest.merge(Hottest.of(batch.identities, self._key.decode))

@@ -1,9 +1,15 @@
-"""Fast checks whether a state can be stored, without encoding it; they run for each instance in each micro-batch."""
+"""Checks whether a state can be stored: fast ones, without encoding it, and whether one that was read back is the same."""
 
 import typing
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from penstock.app import reducers
 from penstock.app.element import ProcessingElement
@@ -64,6 +70,46 @@ def reads_back(prototype: type[ProcessingElement], inputs: Iterable[type[Event]]
         body = prototype.body
         return issubclass(body, Reducing) and all(type(reducer) in reducers.BUILT_IN for reducer in body.reducers.values())
     return issubclass(prototype, Joining)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether a state that was read back is the one that was written. It is what Python takes for equal, but NaN is the same as
+    NaN at any depth.
+    """
+    with suppress(Exception):  # a signalling NaN cannot be compared
+        if one == other:
+            return True
+    if isinstance(one, set | frozenset):
+        return isinstance(other, set | frozenset) and len(one) == len(other) and {*map(_named, one)} == {*map(_named, other)}
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict) and is_same([*one.keys()], [*other.keys()]) and is_same([*one.values()], [*other.values()])
+        )
+    parts, others = _parts(one), _parts(other)
+    if parts is None or others is None:
+        return isinstance(one, float | Decimal) and type(one) is type(other) and str(one) == str(other)
+    return _class_of(one) is _class_of(other) and len(parts) == len(others) and all(map(is_same, parts, others))
+
+
+def _parts(value: Any) -> Sequence[Any] | None:
+    """Return what a value is made of, in order; None for a scalar."""
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    if is_dataclass(value):
+        return [getattr(value, field.name) for field in fields(value)]
+    return [*value] if isinstance(value, list | tuple | deque) else None
+
+
+def _class_of(value: Any) -> type:
+    return list if isinstance(value, list) else type(value)
+
+
+def _named(member: Any) -> Any:
+    """Return a member of a set with a name for NaN, which equals nothing."""
+    parts = _parts(member)
+    if parts is not None:
+        return _class_of(member), *map(_named, parts)
+    return member if member == member else (type(member), str(member))
 
 
 def _is_numeric(body: type[Reducing]) -> bool:

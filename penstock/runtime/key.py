@@ -47,6 +47,10 @@ class KeyReader:
         self.decode = msgpack_decoder(kind).decode
         self._partitions, self._partitioner = partitions, partitioner
 
+    def key_of(self, event: Any, identity: bytes) -> Any:
+        """Return the key of an instance, in the one form of all equal keys, so that results do not depend on the first event."""
+        return self.value(event) if self._spellings is None else self.decode(identity)
+
     def identities(self, events: Sequence[Any]) -> list[bytes]:
         """Return the encoded keys of events; they are equal if and only if the keys are."""
         return self.identities_of(map(self.value, events))

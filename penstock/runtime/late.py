@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from penstock.app.element import Element
-from penstock.app.stream import Stream
+from penstock.app.joins import Joining, Once
+from penstock.app.stepwise import field_of
+from penstock.app.stream import Source, Stream
+from penstock.app.window.windowing import microseconds, moment, of_watermark
 from penstock.errors import LateEventError
 from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.stage import Stage
@@ -21,11 +24,15 @@ class Latecomers:
     def __init__(self, element: Element, stage: Stage) -> None:
         self._element, self._stage = element, stage
         self._tally = stage.tally.element(element.name)
+        self._times = _own_times(element)
 
-    def refuse_all(self, watermark: float | None, lineage: LineageColumns, row_of: Row) -> set[int]:
+    def refuse_all(self, watermark: float | None, fired: float | None, lineage: LineageColumns, row_of: Row) -> set[int]:
         """Find and count late events; returns the rows of those that must not be handled, by their sources' policies.
 
         Elements that judge lateness themselves, such as windows, are skipped.
+
+        Args:
+            fired: the watermark of the previous micro-batch, up to which joins have dropped what they held.
         """
         if watermark is None or self._element.judges_lateness:
             return set()
@@ -36,6 +43,18 @@ class Latecomers:
             error = LateEventError(f"the event is {behind:.3f} s older than the watermark")
             if self.refuse(row, error, lineage, row_of):
                 refused.add(row)
+        if self._times and fired is not None:
+            mark = of_watermark(fired)
+            for row in sorted({*range(len(lineage.time))}.difference(late)):
+                _, event = row_of(row)
+                reader = self._times.get(type(event))
+                if reader is not None and (time := microseconds(reader(event))) < mark:
+                    error = LateEventError(
+                        f"the event is of {moment(time).isoformat()}, and what it could match may have been dropped: the "
+                        f"watermark was {moment(mark).isoformat()}"
+                    )
+                    if self.refuse(row, error, lineage, row_of):
+                        refused.add(row)
         return refused
 
     def refuse(self, row: int, error: LateEventError, lineage: LineageColumns, row_of: Row) -> bool:
@@ -48,3 +67,15 @@ class Latecomers:
         if policy == "dead-letter":
             self._stage.letters.write(self._element.name, *row_of(row), error, lineage.row(row))
         return policy != "process"
+
+
+def _own_times(element: Element) -> dict[type[Any], Callable[[Any], Any]]:
+    """Return, by type of event, what reads the time by which a join matches, where that is not the source's event time."""
+    prototype = element.prototype
+    if prototype is None or not issubclass(prototype, Joining | Once):
+        return {}
+    judged = {
+        stream.name: stream.event_time.field for stream in element.inputs if isinstance(stream, Source) and stream.event_time
+    }
+    readers = zip(element.inputs, prototype.readers(), strict=True)
+    return {stream.event_type: reader for stream, reader in readers if judged.get(stream.name) != field_of(reader)}

@@ -14,7 +14,7 @@ from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.defaults import maker
 from penstock.runtime.earlier import EarlierReader
 from penstock.runtime.instance import Instance, decode_shallow
-from penstock.runtime.kept import reads_back, surely_kept
+from penstock.runtime.kept import is_same, reads_back, surely_kept
 from penstock.runtime.letters import FAULTS, described
 from penstock.runtime.pages import Page, Pages
 from penstock.runtime.wiring import Wiring
@@ -57,7 +57,7 @@ class LiveInstances:
         """
         identities = [identity for identity in first if identity not in self.live]
         numbers = self.pages.numbers(self.key.hashes(identities)).tolist()
-        value, header = self.key.value, self.pages.header
+        key_of, header = self.key.key_of, self.pages.header
         for identity, number in zip(identities, numbers, strict=True):
             page = self.pages.page(number)
             stored = page.get(identity)
@@ -65,7 +65,7 @@ class LiveInstances:
             if stored is None or self._has_expired(stored):
                 self.made.add(identity)
             page[identity] = entry = self._revive(identity, stored)
-            self.adopt(identity, value(events[first[identity]]), entry, page)
+            self.adopt(identity, key_of(events[first[identity]], identity), entry, page)
 
     def read(self, identity: bytes, stored: Any) -> Instance[Any]:
         """Decode a stored instance, also one that an earlier version of the element's code has stored."""
@@ -143,7 +143,7 @@ class LiveInstances:
                 f"Element {self._element.name}: the state of key {key!r} cannot be kept: {described(error)} (index 0 is the "
                 "state); declare the field as what is assigned to it, and keep integers within 64 bits."
             ) from error
-        if read is not None and read.state != instance.state and self.encode(read) != content:
+        if read is not None and not is_same(read.state, instance.state) and self.encode(read) != content:
             raise StateError(
                 f"Element {self._element.name}: the state of key {key!r} would not come back as it is, for an object in it "
                 "is of a subclass: declare the field as what is assigned to it."

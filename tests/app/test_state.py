@@ -131,7 +131,9 @@ class Two(Event, tag="two"):
 def summed(window: Any, results: str = "final", dialect: str = "event", event: Any = None, **reducers: Any) -> App:
     app = App("app")
     events = app.source("As", event or A, event_time="at", **({"late": "drop"} if dialect == "query" else {}))
-    out = app.stream("O", struct(Event, "Result", {"k": int, **dict.fromkeys(reducers, int)}))
+    out = app.stream(
+        "O", struct(Event, "Result", {"k": int, **{name: reducer.gives(event or A) for name, reducer in reducers.items()}})
+    )
     more = {"results": results} if not isinstance(window, Global) else {}
     app.aggregate(events, key="k", window=window, into=out, name="E", dialect=dialect, **more, **reducers)
     app.sink("Out", out)

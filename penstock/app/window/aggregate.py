@@ -1,6 +1,7 @@
 """Classes made of reducers, for windows whose results need no code by the user."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from inspect import signature
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
@@ -12,7 +13,8 @@ from penstock.app.reducers import Reducer, fold
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import Windowing, microseconds
 from penstock.errors import TopologyError
-from penstock.kinds.event import field_types
+from penstock.kinds.event import field_types, shown
+from penstock.kinds.fitting import may_fit
 
 Results = Literal["final", "updates", "both"]
 
@@ -118,6 +120,9 @@ def aggregate(
         raise TopologyError(f"Aggregate {name}: results={results!r}; choose {', '.join(bases)}.")
     if not window.closes and results != "final":
         raise TopologyError(f"Aggregate {name}: a window of {window} says itself when there is a result: leave out results=.")
+    both = next((each for each in reducers if each in key), None)
+    if both is not None:
+        raise TopologyError(f"Aggregate {name}: {both} is both of the key and a reducer; give the reducer another name.")
     fields = set(field_types(into.event_type))
     spans = sorted(fields & {"start", "end"} - set(reducers) - set(key))
     wanted = {*key, *spans, *reducers}
@@ -130,11 +135,16 @@ def aggregate(
     mergeable = all(reducer.merges for reducer in reducers.values() if isinstance(reducer, fold))
     if not mergeable and window.merges:
         raise TopologyError(f"Aggregate {name}: windows of {window} merge, so give fold() its merge=.")
+    for each in key:
+        _refuse_unfit(name, into, each, field_types(source.event_type, annotated=True)[each], f"the key of {source.name}")
+    for each in spans:
+        _refuse_unfit(name, into, each, datetime, "the span of a window")
     # The reducers' states become the fields of a new class; all else that it needs are class attributes.
     states: list[Any] = []
     for each, reducer in reducers.items():
         if not isinstance(reducer, Reducer):
             raise TopologyError(f"Aggregate {name}: {each}={reducer!r} is no reducer; give one, as reducers.count().")
+        _refuse_unfit(name, into, each, reducer.gives(source.event_type), f"what {type(reducer).__name__}() gives")
         states.append((f"state_{len(states)}", reducer.kind(source.event_type), msgspec.field(default_factory=reducer.start)))
     made: Any = msgspec.defstruct(
         name,
@@ -158,3 +168,13 @@ def aggregate(
     )
     prototype: type[ProcessingElement] = made
     return prototype
+
+
+def _refuse_unfit(name: str, into: Stream[Any], field: str, given: Any, what: str) -> None:
+    """Refuse a result whose field no value can fill, so that each result would be a dead letter."""
+    wanted = field_types(into.event_type, annotated=True)[field]
+    if not may_fit(given, wanted):
+        raise TopologyError(
+            f"Aggregate {name}: {into.event_type.__name__}.{field} is of type {shown(wanted)}, and {what} is of type "
+            f"{shown(given)}; declare the field as that."
+        )

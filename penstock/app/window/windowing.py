@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import ProcessingElement
+from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.app.window.windowed import Windowed
@@ -39,6 +40,9 @@ def microseconds(moment: datetime) -> int:
         since.days * 86_400 + since.seconds
     ) * SECOND + since.microseconds  # a float would be a microsecond off from 2243 on
 
+
+LONGEST = 365_250 * DAY
+"""The longest window, a thousand years."""
 
 EARLIEST, LATEST = (microseconds(at.replace(tzinfo=UTC)) for at in (datetime.min, datetime.max))
 """The first and the last time that there is, in microseconds since the epoch."""
@@ -77,6 +81,9 @@ class Windowing:
 
     at: str | None = None
     allowed: Duration = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.allowed_us  # refuses what is no duration
 
     @property
     def timed(self) -> bool:
@@ -139,8 +146,15 @@ class Windowing:
 
 
 def micros(duration: Duration) -> int:
-    """Convert a duration to microseconds."""
-    return round(seconds(duration) * SECOND)
+    """Convert a duration of a window to microseconds.
+
+    Raises:
+        ConfigurationError: it is no duration, or one by which windows would end after the last time that there is.
+    """
+    exact = round(seconds(duration) * SECOND)
+    if exact > LONGEST:
+        raise ConfigurationError(f"A window, or its allowed lateness, of {duration!r}: give 1,000 years at most.")
+    return exact
 
 
 def span(micros: int) -> str:
