@@ -48,7 +48,7 @@ class KeyReader:
         self._partitions, self._partitioner = partitions, partitioner
 
     def key_of(self, event: Any, identity: bytes) -> Any:
-        """Return the key of an instance, in the one form of all equal keys, so that results do not depend on the first event."""
+        """Return an instance's key in the one form of all equal keys, so that results do not depend on the first event."""
         return self.value(event) if self._spellings is None else self.decode(identity)
 
     def identities(self, events: Sequence[Any]) -> list[bytes]:
