@@ -1,5 +1,6 @@
 """Reads request bodies: one JSON event, an array of events, or one event per line (NDJSON)."""
 
+import json
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -81,6 +82,9 @@ class BodyReader:
                 rows.append(index)
                 payloads.append(payload)
                 events.append(event)
+        if events and not lines and not rejected and _is_array(body) and divides_anywhere(body, len(events)):
+            # As above, so that a request is known again when it is sent again under another limit.
+            return Parsed(rows, JsonArray(body, len(events)), events, [])
         return Parsed(rows, payloads, events, rejected)
 
     def _divide(self, body: bytes, lines: bool) -> list[bytes]:
@@ -95,10 +99,21 @@ class BodyReader:
                 return divide(body, MOST_EVENTS)
             return [bytes(_raw(body)).strip()]
         except (msgspec.DecodeError, RecursionError) as error:
+            if not _is_array(body) and _is_json(body):
+                return [body.strip()]
             raise Malformed(
                 f"The body is not JSON ({error}); send one event, an array of events, or a line each with "
                 "Content-Type: application/x-ndjson."
             ) from error
+
+
+def _is_json(body: bytes) -> bool:
+    """Whether a body is JSON though msgspec does not take it, as it does not take half of a surrogate pair."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_array(body: bytes) -> bool:

@@ -1,5 +1,6 @@
 """Names of requests and events, by which repeated ones are recognised, so that a client may safely send again."""
 
+import json
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -8,6 +9,7 @@ import msgspec
 
 from penstock.adapter.body import Parsed, Rejection
 from penstock.connectors.log import Parcel, Request
+from penstock.kinds.coding import json_decoder
 from penstock.web.problem import refusal
 
 NAME_LENGTH = 200
@@ -29,6 +31,8 @@ class EventNames:
             raise refusal(400, f"An Idempotency-Key has from 1 to {NAME_LENGTH} characters.")
         if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
             raise refusal(400, f"?id= names no field of {event_type.__name__}.")
+        if field is not None and key is not None:
+            raise refusal(400, "?id= names each event, and an Idempotency-Key all of them: give one of the two.")
         info = next((info for info in msgspec.structs.fields(event_type) if info.name == field), None)
         self._says_it = None if info is None or info.required else _decoder(info.encode_name)
 
@@ -65,14 +69,18 @@ def unwrap(body: bytes, event_type: type) -> tuple[str | None, bytes, bool]:
     Raises:
         RequestProblem: the message is meant as an envelope, and is none; an event would be made of it that was not sent.
     """
-    key = key_of(body)
-    if key is not None:
-        return key, bytes(msgspec.json.decode(body, type=_Envelope).events), False
+    own = {info.encode_name for info in msgspec.structs.fields(event_type)}
+    envelope = _envelope(body)
+    if envelope is not None and {"key", "events"} <= own and _decodes(body, event_type):
+        if _decodes(envelope.events, event_type) or _decodes(envelope.events, list[event_type]):  # type: ignore[valid-type]
+            raise refusal(400, f"The message may be a {event_type.__name__}, which has key and events: send it in an array.")
+        envelope = None
+    if envelope is not None:
+        return envelope.key, bytes(envelope.events), False
     try:
         whole = msgspec.json.decode(body, type=_Meant)
     except (msgspec.DecodeError, RecursionError):
         return None, body, b"\n" in body.strip() and body.lstrip()[:1] == b"{" and not _is_one_value(body)
-    own = {info.encode_name for info in msgspec.structs.fields(event_type)}
     if whole.events is not msgspec.UNSET and "events" not in own:
         raise refusal(400, "A message with events= has key, which is a text, and events, and nothing else.")
     return None, body, False
@@ -105,7 +113,27 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
 
 def key_of(body: bytes) -> str | None:
     """Return the key of an envelope; None where a message is no envelope."""
+    envelope = _envelope(body)
+    return None if envelope is None else envelope.key
+
+
+def _envelope(body: bytes) -> _Envelope | None:
     try:
-        return msgspec.json.decode(body, type=_Envelope).key
+        return msgspec.json.decode(body, type=_Envelope)
     except (msgspec.DecodeError, RecursionError):
+        pass
+    try:  # an event with half of a surrogate pair, say, is rejected below, and not the whole message
+        parts = json.loads(body)
+    except (ValueError, RecursionError):
         return None
+    if not (isinstance(parts, dict) and parts.keys() == {"key", "events"} and isinstance(parts["key"], str)):
+        return None
+    return _Envelope(parts["key"], msgspec.Raw(json.dumps(parts["events"]).encode()))
+
+
+def _decodes(body: bytes, kind: Any) -> bool:
+    try:
+        json_decoder(kind).decode(body)
+    except Exception:  # a wrong type, or JSON nested too deep, say
+        return False
+    return True

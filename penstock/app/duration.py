@@ -45,6 +45,29 @@ def seconds(duration: Duration) -> float:
     return value
 
 
+def seconds_of(name: str, duration: Duration) -> float:
+    """Return what `seconds` returns; its errors begin with the name of an option, or what else was given the duration.
+
+    Raises:
+        ConfigurationError: as `seconds`.
+    """
+    try:
+        return seconds(duration)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{name}: {error}") from None
+
+
+def above_zero(name: str, duration: Duration) -> float:
+    """Return what `seconds_of` returns, which must leave some time.
+
+    Raises:
+        ConfigurationError: as `seconds_of`, or it is zero.
+    """
+    if not (value := seconds_of(name, duration)):
+        raise ConfigurationError(f"{name} {duration} leaves no time; give more, as 30s.")
+    return value
+
+
 def _parse(text: str) -> float:
     match = re.fullmatch(r"\s*([0-9.]+(?:e-?\d+)?)\s*([a-z]*)\s*", text.lower())
     if match:

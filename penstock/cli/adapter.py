@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.app.duration import seconds
-from penstock.cli.arguments import AppCommand, loaded, pairs
+from penstock.app.duration import above_zero, seconds_of
+from penstock.cli.arguments import SPOOL, AppCommand, loaded, pairs
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("app", metavar="APP.py")
 @click.option(
-    "--spool", type=click.Path(path_type=Path), default=Path("spool"), show_default=True, help="Directory of the embedded log."
+    "--spool", type=SPOOL, default=Path("spool"), show_default=True, help="Directory of the embedded log, on a local disk."
 )
 @click.option(
     "--stream",
@@ -84,23 +84,16 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
             held=given["max_held"],
             memory=given["max_memory"],
             receive=above_zero("--receive-within", given["receive_within"]),
-            answer=seconds(given["answer_within"]),
+            answer=above_zero("--answer-within", given["answer_within"]),
         ),
         gates=_gates(given["plan"], given["gates"]),
-        retain=seconds(given["retain"]),
-        remember=seconds(given["remember"]),
+        retain=seconds_of("--retain", given["retain"]),
+        remember=above_zero("--remember", given["remember"]),
         origins=given["origins"],
         hosts=given["hosts"],
         leash=given["until_stdin_closes"],
     )
     Adapter(topology, options).serve(lambda: echo(f"{LISTENS}{options.url}; Ctrl-C stops.", err=True))
-
-
-def above_zero(option: str, text: str) -> float:
-    """Return the seconds of an option that must leave some time."""
-    if not (value := seconds(text)):
-        raise ConfigurationError(f"{option} {text} leaves no time; give more, as 30s.")
-    return value
 
 
 def _place(uri: str) -> KafkaPlace:
@@ -135,5 +128,5 @@ def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
         size, _, timer = text.partition(",")
         if not size.isdecimal():
             raise ConfigurationError(f"--gate {name}={text}: write a batch size and a flush timer, as {name}=1000,50ms.")
-        gates[name] = TransferGate(int(size), seconds(timer) if timer else 0.0)
+        gates[name] = TransferGate(int(size), seconds_of(f"--gate {name}={text}", timer) if timer else 0.0)
     return gates

@@ -30,6 +30,17 @@ class DirectoryType(click.ParamType[Path]):
         return path
 
 
+class SpoolType(click.ParamType[Path]):
+    """The parameter type of the directory of an embedded log, which is on a disk of this machine."""
+
+    name = "directory"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if not str(value) or "://" in str(value):
+            raise ConfigurationError(f"--spool {value!r}: name a directory on a disk of this machine.")
+        return Path(value)
+
+
 class RunPlace(DirectoryType):
     """The parameter type of a run: its directory on a disk or in a store, or its name under ``runs``."""
 
@@ -50,11 +61,13 @@ class RecordingType(click.ParamType[str]):
 
 def where_run_lies(text: str) -> str:
     """The directory of a run that is named by its directory or by its name under ``runs``; other texts stay as they are."""
+    if not text:
+        raise ConfigurationError("Name a run, or a directory; the text is empty.")
     named = Path("runs") / text
     return str(named) if not Path(text).exists() and "/" not in text and named.is_dir() else text
 
 
-PLACE, RUN, RECORDING = DirectoryType(), RunPlace(), RecordingType()
+PLACE, RUN, RECORDING, SPOOL = DirectoryType(), RunPlace(), RecordingType(), SpoolType()
 PAUSE = "--until-idle=pause"
 OPTIONAL = ("--ui", "--otlp")
 """Options whose value may be left out, so that they take any text that follows them."""

@@ -92,13 +92,13 @@ def _moment(text: str) -> float:
     """A time in ISO 8601, or a duration before now, in seconds since the epoch."""
     import time
 
-    from penstock.app.duration import seconds
+    from penstock.app.duration import seconds_of
 
     now = time.time()
     try:
         moment = datetime.fromisoformat(text).timestamp()
     except ValueError:
-        moment = now - seconds(text)
+        moment = now - seconds_of("--since", text)
     if moment > now:
         raise ConfigurationError(f"--since {text} is in the future, so no row would be looked for; give an earlier time.")
     return moment

@@ -1,5 +1,7 @@
 """``penstock new``: a small project that runs and has a passing test."""
 
+import re
+import shlex
 from pathlib import Path
 
 import click
@@ -8,6 +10,10 @@ from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import DISTRIBUTION
+
+LONGEST = 100
+NAME = re.compile(rf"[A-Za-z](?=.{{0,{LONGEST - 1}}}\Z)(?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
+"""The names of projects, as pyproject.toml takes them."""
 
 APP = '''\
 """Counts how often each word has been said."""
@@ -101,9 +107,12 @@ def new(name: str) -> None:
       penstock new hello && cd hello && penstock run app.py --until-idle
     """
     target = Path(name)
-    if not target.name.replace("-", "_").isidentifier():
-        raise ConfigurationError(f"{name!r} must be letters, digits, '-' and '_', and not begin with a digit.")
-    if target.exists():
+    if not NAME.fullmatch(target.name) or ".." in target.parts:
+        raise ConfigurationError(
+            f"{name!r} must be letters, digits, '-' and '_', {LONGEST} at most; it begins with a letter, and ends with one or "
+            "with a digit."
+        )
+    if target.exists() or target.is_symlink():
         raise ConfigurationError(f"{target} exists already; choose another name, or remove it.")
     files = {
         "app.py": APP.replace("{name}", target.name),
@@ -119,4 +128,4 @@ def new(name: str) -> None:
             (target / path).write_text(text)
     except OSError as error:
         raise SinkError(f"{target} cannot be made ({error.strerror}); choose another place.") from error
-    echo(f"Made {target}/. Next: cd {target} && penstock run app.py --until-idle")
+    echo(f"Made {target}/. Next: cd {shlex.quote(str(target))} && penstock run app.py --until-idle")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from penstock.app.duration import seconds
+from penstock.app.duration import above_zero
 from penstock.app.loader import load_app
 from penstock.cli.arguments import PLACE, pairs, refuse_given
 from penstock.cli.echo import echo
@@ -60,7 +60,7 @@ def probed(
     from penstock.engine import RunOptions
     from penstock.engine import run as run_application
 
-    lasting = seconds(length)
+    lasting = above_zero("--seconds", length)
     options = RunOptions(runs=runs, sources=pairs("--source", uris), duration=STARTING_S + lasting, fresh=True)
     made: tuple[str, ...] = ()
     for number in (1, 2, 3):

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from penstock.app.loader import load_app
-from penstock.cli.arguments import PLACE, pairs
+from penstock.cli.arguments import PLACE, pairs, refuse_given
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SourceError
@@ -44,6 +44,7 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
             "Say what is to change: --partitions N, or --group ELEMENT=GROUP (which Spark query runs an element)."
         )
     if "/" in name:  # it is the run's directory
+        refuse_given("belongs to the name of a run, and not to its directory: leave it out", "runs")
         runs, name = path_of(name).parent, path_of(name).name
     run = runs / name
     start = _last_start(run)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs, refuse_given
+from penstock.cli.arguments import PAUSES, PLACE, SPOOL, AppCommand, bounds, loaded, pairs, refuse_given
 from penstock.cli.echo import echo
 from penstock.runtime.log import ELEMENT_LOG, LOG_LEVELS
 from penstock.storage.place import here_of
@@ -45,9 +45,7 @@ from penstock.visible import line
 @click.option("--hops", metavar="kafka:BROKERS", help="Join groups by topics instead of files.")
 @click.option("--adapter", is_flag=True, help="Run an adapter besides, for sources and sinks without a URI.")
 @click.option("--port", default=8470, show_default=True, type=click.IntRange(1, 65535), help="The adapter's port.")
-@click.option(
-    "--spool", type=click.Path(path_type=Path), default=Path("spool"), show_default=True, help="The adapter's event log."
-)
+@click.option("--spool", type=SPOOL, default=Path("spool"), show_default=True, help="The adapter's event log.")
 @click.option(
     "--ui",
     is_flag=False,

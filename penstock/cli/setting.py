@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.app.duration import seconds
+from penstock.app.duration import seconds_of
 from penstock.cli.arguments import RECORDING
 from penstock.errors import ConfigurationError
 
@@ -56,7 +56,7 @@ def target_of(given: dict[str, str | None]) -> Target:
     if len(named) != 1:
         raise ConfigurationError("Give one target, as --p95 5s (or --p99, --p50, --mean).")
     name, text = named[0]
-    return Target(name, seconds(text))
+    return Target(name, seconds_of(f"--{name}", text))
 
 
 def setting_of(given: dict[str, Any]) -> Setting:
@@ -64,10 +64,10 @@ def setting_of(given: dict[str, Any]) -> Setting:
     from penstock.planner.setting import Setting
 
     return Setting(
-        trigger=None if given["trigger"] is None else seconds(given["trigger"]),
+        trigger=None if given["trigger"] is None else seconds_of("--trigger", given["trigger"]),
         rate=given["rate"],
         min_rows=given["min_rows"],
-        max_delay=None if given["max_delay"] is None else seconds(given["max_delay"]),
+        max_delay=None if given["max_delay"] is None else seconds_of("--max-delay", given["max_delay"]),
         max_rows=given["max_rows"],
         arrivals=arrivals_of(given["arrivals"]),
         cores=given["cores"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.arguments import PLACE, RUN
+from penstock.cli.arguments import PLACE, RUN, refuse_given
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.visible import line
@@ -38,7 +38,9 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
 
     from penstock.runs.overview import overview, runs_in
 
-    overviews = [overview(run) for run in runs or runs_in(directory)]
+    if runs:
+        refuse_given("says where all runs lie: leave it out, or the names of runs", "directory")
+    overviews = [overview(run) for run in dict.fromkeys(runs) or runs_in(directory)]
     if as_json:
         echo(json.dumps([run_overview.to_json() for run_overview in overviews], indent=2))
         return

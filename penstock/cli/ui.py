@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.arguments import RUN
+from penstock.cli.arguments import RUN, refuse_given
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.page import write_page
+from penstock.errors import ConfigurationError
 from penstock.extras import needs
 
 
@@ -48,9 +49,15 @@ def ui(
         from penstock.web.server import Certificate
 
     if save is not None:
+        refuse_given(
+            "belongs to a page that is served: leave it out, or --save",
+            *("host", "port", "tokens", "certificate", "private_key", "behind_proxy", "hosts"),
+        )
         write_page(save, saved(runs))
         echo(f"The page is in {save}.")
         return
+    if not runs.is_dir() and (runs.exists() or str(runs) != "runs"):  # which the first run makes
+        raise ConfigurationError(f"{runs} is no directory: name the one where runs lie, or a run.")
     tls = Certificate.of(certificate, private_key)
     check_exposure("the page", host, tokens=tokens is not None, secret=tls is not None or behind_proxy)
     access = Access() if tokens is None else Access.read(tokens)

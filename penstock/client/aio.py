@@ -18,6 +18,7 @@ from penstock.client.protocol import (
     Sent,
     Subscription,
     Trouble,
+    Waiting,
     address_of,
     closed,
     headers_of,
@@ -121,7 +122,7 @@ class AsyncProducer:
     ) -> None:
         self._client, self._stream, self._id_field = client, stream, id_field
         self._gathering = Gathering(batch_size, flush_timer, rejected)
-        self._queue: asyncio.Queue[Event] = asyncio.Queue(waiting)
+        self._queue: asyncio.Queue[Waiting] = asyncio.Queue(waiting)
         self._putting, self._is_closed = 0, False
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -141,12 +142,12 @@ class AsyncProducer:
     async def put(self, event: Event) -> None:
         """See `Producer.put`."""
         self._gathering.check()
-        payload = payload_of(event)
+        waiting = Waiting(event, payload_of(event))
         if self._is_closed:
             raise closed()
         self._putting += 1
         try:
-            await self._queue.put(payload)
+            await self._queue.put(waiting)
         finally:
             self._putting -= 1
 
@@ -177,7 +178,8 @@ class AsyncProducer:
                     break
             if not self._gathering.failed:
                 try:
-                    self._gathering.add(batch, await self._client.send(self._stream, batch, id_field=self._id_field))
+                    payloads = [waiting.payload for waiting in batch]
+                    self._gathering.add(batch, await self._client.send(self._stream, payloads, id_field=self._id_field))
                 except Exception as error:
                     self._gathering.fail(error)
             for _ in batch:

@@ -19,6 +19,7 @@ from penstock.client.protocol import (
     Sent,
     Subscription,
     Trouble,
+    Waiting,
     address_of,
     closed,
     headers_of,
@@ -156,7 +157,7 @@ class Producer:
     ) -> None:
         self._client, self._stream, self._id_field = client, stream, id_field
         self._gathering = Gathering(batch_size, flush_timer, rejected)
-        self._queue: queue.Queue[Event | None] = queue.Queue(waiting)
+        self._queue: queue.Queue[Waiting | None] = queue.Queue(waiting)
         self._putting, self._is_closed, self._turn = 0, False, threading.Condition()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -180,13 +181,13 @@ class Producer:
             ValueError: the event cannot be sent, see `payload_of`.
         """
         self._gathering.check()
-        payload = payload_of(event)
+        waiting = Waiting(event, payload_of(event))
         with self._turn:
             if self._is_closed:
                 raise closed()
             self._putting += 1
         try:
-            self._queue.put(payload)
+            self._queue.put(waiting)
         finally:
             with self._turn:
                 self._putting -= 1
@@ -225,7 +226,7 @@ class Producer:
             events = [event for event in batch if event is not None]
             if events and not self._gathering.failed:
                 try:
-                    sent = self._client.send(self._stream, events, id_field=self._id_field)
+                    sent = self._client.send(self._stream, [event.payload for event in events], id_field=self._id_field)
                     self._gathering.add(events, sent)
                 except BaseException as error:
                     self._gathering.fail(error)

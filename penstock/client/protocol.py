@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -88,8 +89,12 @@ class Post:
         self.path = stream_path(stream)
         self.content = b"[" + b",".join(payloads) + b"]"
         self.headers = {"Content-Type": "application/json"}
+        if id_field is not None and key is not None:
+            raise ConfigurationError("key= names all events, and id_field= each of them: give one of the two.")
+        if key is not None and not VISIBLE.fullmatch(key):
+            raise ConfigurationError(f"key={key!r}: give at least one letter, digit or sign of ASCII, and blanks only between.")
         if id_field is None:
-            self.headers["Idempotency-Key"] = key or uuid.uuid4().hex
+            self.headers["Idempotency-Key"] = uuid.uuid4().hex if key is None else key
         self.params = {} if id_field is None else {"id": id_field}
 
     def read(self, response: httpx.Response, retries: int) -> Sent:
@@ -136,6 +141,11 @@ class Patience:
 
 
 LOG = logging.getLogger("penstock.client")
+VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")
+"""What a header can carry as it is."""
+
+NO_EVENT = "has had no event of this key"
+"""What the adapter says of a key without a result."""
 
 Trouble = httpx.Response | httpx.TransportError
 """A response that asks for a retry, or the error of a request without a response."""
@@ -172,7 +182,7 @@ def looking_up(stream: str, key: Sequence[object]) -> Flow:
     answer = yield Call("GET", path)
     if isinstance(answer, httpx.TransportError):
         raise answer
-    if answer.status_code == 404:
+    if answer.status_code == 404 and NO_EVENT in _reason(answer):
         return None
     if answer.status_code != 200:
         raise refused(answer)
@@ -214,6 +224,13 @@ class Subscription:
         return PAUSES_S[0] if why is None else self._patience.pause(time.monotonic(), why)
 
 
+class Waiting(NamedTuple):
+    """An event that a producer has yet to send: as it was put, and as it was then, in JSON."""
+
+    event: Event
+    payload: bytes
+
+
 class Gathering:
     """The state of a producer: totals over all its batches, and the failure that has ended it.
 
@@ -243,17 +260,17 @@ class Gathering:
         if self._failure is not None:
             raise self._failure
 
-    def add(self, events: Sequence[Event], sent: Sent) -> None:
+    def add(self, batch: Sequence[Waiting], sent: Sent) -> None:
         """Add the outcome of a batch to the totals, and report its rejected events."""
         total = self.sent
         total.accepted += sent.accepted
         total.duplicates += sent.duplicates
         total.retries += sent.retries
         total.rejected += [Rejected(self._done + each.index, each.reason) for each in sent.rejected]
-        self._done += len(events)
+        self._done += len(batch)
         for each in sent.rejected:
             if self._rejected is not None:
-                self._rejected(events[each.index], each.reason)
+                self._rejected(batch[each.index].event, each.reason)
 
 
 def stream_path(stream: str) -> str:
@@ -272,7 +289,13 @@ def closed() -> RefusedError:
 
 
 def headers_of(token: str | None) -> dict[str, str]:
-    """Return the headers that authenticate the client."""
+    """Return the headers that authenticate the client.
+
+    Raises:
+        ConfigurationError: no header can carry the token, which is not shown.
+    """
+    if token is not None and (" " in token or not VISIBLE.fullmatch(token)):
+        raise ConfigurationError("The token has a blank, an end of line or a letter that is not of ASCII; strip what was read.")
     return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 

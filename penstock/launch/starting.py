@@ -104,8 +104,13 @@ def exported(run: Path, endpoint: str | None) -> Iterator[None]:
     with needs():
         from penstock.ui.spans import exporting
     url = (endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://127.0.0.1:4318").rstrip("/")
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ConfigurationError(f"--otlp {url}: give the address of a collector's HTTP port, as http://127.0.0.1:4318.")
+    try:
+        is_http = urlsplit(url).scheme in ("http", "https")
+    except ValueError:  # brackets that hold no address
+        is_http = False
+    if not is_http:
+        given = "--otlp" if endpoint else "OTEL_EXPORTER_OTLP_ENDPOINT"
+        raise ConfigurationError(f"{given} {url}: give the address of a collector's HTTP port, as http://127.0.0.1:4318.")
     with exporting(run, url):
         yield
 

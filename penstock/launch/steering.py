@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 
 from penstock.app.application import App
-from penstock.app.duration import seconds
+from penstock.app.duration import above_zero
 from penstock.engine.running.options import RunOptions
 from penstock.errors import ConfigurationError
 from penstock.launch.words import Companions
@@ -30,7 +30,7 @@ def steered(app: App, options: RunOptions, companions: Companions) -> tuple[RunO
     trigger = app.trigger if options.trigger is None else options.trigger
     return options, Adapting(
         directory,
-        Target(figure, seconds(bound)),
+        Target(figure, above_zero(f"--{figure}", bound)),
         trigger,
         dry_run=companions.dry_run,
         doors=_doors(app, companions),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from penstock.app.duration import Duration, seconds
+from penstock.app.duration import Duration, seconds_of
 from penstock.app.spelling import did_you_mean
 from penstock.engine.running.options import RunOptions
 from penstock.errors import ConfigurationError
@@ -98,7 +98,7 @@ def divided(words: Mapping[str, Any]) -> tuple[RunOptions, Companions]:
     values = dict(words)
     for name in DURATIONS:
         if values.get(name) is not None:
-            values[name] = seconds(values[name])
+            values[name] = seconds_of(f"--{name.replace('_', '-')}", values[name])
     for name in PATHS:
         if values.get(name) is not None:
             values[name] = Path(values[name])

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.adapter.arrivals import Measured
 from penstock.adapter.transfers import MeasuredTransfers
+from penstock.client.protocol import headers_of
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.door import MeasuredDoor
 from penstock.runs.gate import TransferGate
@@ -35,8 +36,7 @@ class Doors:
     def __init__(
         self, url: str, streams: list[str], token: str | None = None, transport: httpx.BaseTransport | None = None
     ) -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._streams = streams
+        headers, self._streams = headers_of(token), streams
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, transport=transport)
         except httpx.InvalidURL as error:

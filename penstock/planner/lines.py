@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from penstock.errors import SourceError
-from penstock.runs.files import PROGRESS
+from penstock.runs.files import MANIFEST, PROGRESS
 
 STANDARD_INPUT = ("-", "/dev/stdin")
 COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
@@ -30,12 +30,15 @@ def files_of(path: Path) -> list[Path]:
     Files whose names begin with a dot or an underscore are left out, as by Spark.
 
     Raises:
-        SourceError: the directory has no files.
+        SourceError: the directory has no files, or is one of several runs.
     """
     if not path.is_dir():
         return [path]
     if (path / PROGRESS).exists():
         return [path / PROGRESS]
+    runs = sorted(part.name for part in path.iterdir() if (part / MANIFEST).exists())
+    if runs:
+        raise SourceError(f"{path} holds {len(runs)} runs ({', '.join(runs[:5])}): name one of them, as {path / runs[0]}.")
     parts = [part for part in path.rglob("*") if part.is_file() and not _is_hidden(part.relative_to(path))]
     if not parts:
         raise SourceError(f"{path} is a directory without a file.")

@@ -2,6 +2,7 @@
 
 import typing
 from collections.abc import Iterator
+from datetime import date, time
 from itertools import count
 from typing import Any, Literal
 
@@ -10,25 +11,49 @@ import msgspec
 from penstock.kinds.annotations import optional, plain
 from penstock.kinds.event import Event, field_types
 
-BUILT_IN = (bool, int, float, str, bytes)
-
 
 def source_code(event_type: type[Event]) -> str:
     """Return the source of a module that declares an event type: imports, nested event types, and the type itself."""
-    imported: dict[str, set[str]] = {}  # names by module, to which `_class` adds
-    names: dict[type[Event], str] = {}
+    names = _Names({name for kind in _within(event_type) for name in kind.__struct_fields__})
     bodies: dict[str, str] = {}
     for kind in _within(event_type):
         # Types of one name and the same fields are one class; of those with others the later ones get a number.
         for number in count(1):
             name = kind.__name__ if number == 1 else f"{kind.__name__}{number}"
-            body = _class(kind, name, names, imported)
-            if bodies.get(name, body) == body and (name != event_type.__name__ or kind is event_type):
+            body = _class(kind, name, names)
+            is_free = name not in names.fields and (name != event_type.__name__ or kind is event_type)
+            if is_free and bodies.get(name, body) == body:
                 break
-        bodies[name], names[kind] = body, name
-    imports = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(imported.items())]
+        bodies[name], names.events[kind] = body, name
+    imports = [f"from {module} import {', '.join(sorted(imported))}" for module, imported in sorted(names.imported.items())]
     head = "".join(f"{line}\n" for line in [*imports, *([""] if imports else []), "from penstock import Event"])
     return head + "\n\n" + "\n\n".join(bodies.values())
+
+
+class _Names:
+    """How types are called in the source, where the name of a field hides that of a type within its class.
+
+    Args:
+        fields: the names of all fields.
+    """
+
+    def __init__(self, fields: set[str]) -> None:
+        self.fields = fields
+        self.events: dict[type[Event], str] = {}
+        self.imported: dict[str, set[str]] = {}
+        """What is imported, by module."""
+
+    def of(self, kind: Any) -> str:
+        """Return the name of a type, and note that it is imported."""
+        if kind in self.events:
+            return self.events[kind]
+        module, name = str(kind.__module__), str(kind.__name__)
+        alias = name
+        while alias in self.fields:
+            alias += "_"
+        if module != "builtins" or alias != name:
+            self.imported.setdefault(module, set()).add(name if alias == name else f"{name} as {alias}")
+        return alias
 
 
 def _within(event_type: type[Event]) -> Iterator[type[Event]]:
@@ -47,40 +72,39 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         yield kind
 
 
-def _class(kind: type[Event], name: str, names: dict[type[Event], str], found: dict[str, set[str]]) -> str:
+def _class(kind: type[Event], name: str, names: _Names) -> str:
     annotations = field_types(kind)
     lines = []
     renamed = {}
     for info in msgspec.structs.fields(kind):
-        default = "" if info.required else f" = {_default(info, found)}"
-        lines.append(f"    {info.name}: {_spelled(annotations[info.name], names, found)}{default}\n")
+        default = "" if info.required else f" = {_default(info, names)}"
+        lines.append(f"    {info.name}: {_spelled(annotations[info.name], names)}{default}\n")
         if info.name != info.encode_name:
             renamed[info.name] = info.encode_name
     bases = f"Event, rename={renamed!r}" if renamed else "Event"
     return f"class {name}({bases}):\n{''.join(lines)}"
 
 
-def _default(info: msgspec.structs.FieldInfo, found: dict[str, set[str]]) -> str:
+def _default(info: msgspec.structs.FieldInfo, names: _Names) -> str:
     if info.default_factory is not msgspec.NODEFAULT:
         return repr(info.default_factory())
-    kind = type(info.default)
-    if kind.__module__ not in ("builtins",):
-        found.setdefault(kind.__module__, set()).add(kind.__name__)
-    return repr(info.default).removeprefix("datetime.")
+    value, kind = info.default, type(info.default)
+    if kind.__module__ == "builtins":
+        return repr(value)
+    if isinstance(value, date | time):
+        return f"{names.of(kind)}.fromisoformat({value.isoformat()!r})"
+    return names.of(kind) + repr(value).removeprefix("datetime.").removeprefix(kind.__name__)
 
 
-def _spelled(annotation: Any, names: dict[type[Event], str], found: dict[str, set[str]]) -> str:
+def _spelled(annotation: Any, names: _Names) -> str:
     kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is list:
-        spelled = f"list[{_spelled(arguments[0], names, found)}]"
+        spelled = f"{names.of(list)}[{_spelled(arguments[0], names)}]"
     elif origin is dict:
-        spelled = f"dict[str, {_spelled(arguments[1], names, found)}]"
+        spelled = f"{names.of(dict)}[{names.of(str)}, {_spelled(arguments[1], names)}]"
     elif origin is Literal:
-        found.setdefault("typing", set()).add("Literal")
-        spelled = f"Literal[{', '.join(map(repr, arguments))}]"
+        spelled = f"{names.of(Literal)}[{', '.join(map(repr, arguments))}]"
     else:
-        spelled = names.get(kind, kind.__name__)
-        if kind not in BUILT_IN and not issubclass(kind, Event):
-            found.setdefault(kind.__module__, set()).add(kind.__name__)
+        spelled = names.of(kind)
     return f"{spelled} | None" if optional(annotation) else spelled

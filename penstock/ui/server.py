@@ -150,7 +150,7 @@ class Page:
 
     def _with_cookie(self, request: Request, response: Response) -> Response:
         """Store a token from the address in a cookie, so that it need not stay in the address."""
-        if token := request.query_params.get("token"):
+        if (token := request.query_params.get("token")) and not self._guard.is_open:
             response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=self._secure)
         return response
 

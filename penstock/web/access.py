@@ -17,6 +17,13 @@ VISIBLE = re.compile(r"[!-~]{8,}")
 """Matches a token that a header can carry as it is."""
 
 
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON whose names differ."""
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a role is named twice")
+    return dict(pairs)
+
+
 class Access:
     """The tokens of each role; without any tokens, everybody may act in every role.
 
@@ -37,7 +44,7 @@ class Access:
         """
         shape = 'write {"produce": ["SECRET"], "consume": ["SECRET"], "operate": ["SECRET"]}'
         try:
-            tokens = json.loads(path.read_text())
+            tokens = json.loads(path.read_text(), object_pairs_hook=_once)
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigurationError(f"The tokens in {path} cannot be read ({error}); {shape}.") from error
         fits = isinstance(tokens, dict) and all(
@@ -50,6 +57,8 @@ class Access:
             raise ConfigurationError(
                 f"The tokens in {path} are not understood; {shape}, of at least 8 letters, digits and signs of ASCII."
             )
+        if not any(tokens.values()):
+            raise ConfigurationError(f"The tokens in {path} are none, so nobody could do anything; {shape}.")
         return cls(tokens)
 
     def allows(self, role: Role, token: str | None) -> bool:

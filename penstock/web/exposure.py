@@ -1,7 +1,8 @@
 """Limits on the exposure of a server: which hosts it may listen on, and by which names it may be addressed."""
 
+import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
@@ -12,6 +13,9 @@ from penstock.errors import ConfigurationError
 LOOPBACK = "127.0.0.1"
 REMEMBERED = 16
 """The number of Host headers cached: honest clients send few, and parsing one takes as long as the rest of a check."""
+
+
+NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class HostNames:
@@ -25,8 +29,11 @@ class HostNames:
         names: allowed names besides localhost and IP addresses.
     """
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
         self._names = {"localhost", *(name.lower() for name in names)}
+        wrong = next((name for name in names if not (NAME.fullmatch(name) or _is_address(name))), None)
+        if wrong is not None:
+            raise ConfigurationError(f"--allow-host {wrong}: give the name of a host alone, without a scheme or a port.")
         self._seen: dict[str, bool] = {}
 
     def has(self, host: str) -> bool:
@@ -43,6 +50,12 @@ class HostNames:
             name = urlsplit(f"//{host}").hostname or ""
             return not host or name in self._names or bool(ip_address(name))
         return False
+
+
+def _is_address(name: str) -> bool:
+    with suppress(ValueError):
+        return bool(ip_address(name.strip("[]")))
+    return False
 
 
 def check_exposure(who: str, host: str, *, tokens: bool, secret: bool) -> None:

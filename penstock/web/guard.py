@@ -1,12 +1,17 @@
 """The check of each request to the adapter or the page: origin, host and token."""
 
+import re
 from hashlib import blake2b
 
 from starlette.requests import HTTPConnection
 
+from penstock.errors import ConfigurationError
 from penstock.web.access import Access, Role
 from penstock.web.exposure import HostNames
 from penstock.web.problem import RequestProblem, refusal
+
+ORIGIN = re.compile(r"https?://[^/\s]+")
+"""An origin as browsers send it."""
 
 
 class Guard:
@@ -29,6 +34,14 @@ class Guard:
     ) -> None:
         self._access, self._names, self._origins = access, HostNames(names), origins
         self._query, self._cookie = query, cookie
+        wrong = next((origin for origin in origins if origin != "*" and not ORIGIN.fullmatch(origin)), None)
+        if wrong is not None:
+            raise ConfigurationError(f"--allow-origin {wrong}: write scheme and host without a path, as https://shop.example.")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is asked for."""
+        return self._access.open
 
     def check(self, asked: HTTPConnection, role: Role | None) -> None:
         """Refuse a request whose token does not allow a role (any role, if None).

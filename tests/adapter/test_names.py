@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from penstock import Event
-from penstock.adapter.body import Parsed
+from penstock.adapter.body import BodyReader, Parsed
 from penstock.adapter.names import EventNames, unwrap
+from penstock.connectors.log import Request
 from penstock.web.problem import RequestProblem
 
 
@@ -65,3 +66,48 @@ def test_one_value_in_several_lines_is_one_event(body, lines):
 
 def test_an_envelope_has_a_key():
     assert unwrap(b'{"key":"a","events":[{"n":1}]}', Defaults) == ("a", b'[{"n":1}]', False)
+
+
+class Enveloped(Event):
+    key: str
+    events: list[int]
+
+
+@pytest.mark.parametrize(
+    ("message", "key", "events"),
+    [
+        (b'{"key": "a", "events": [1, 2]}', None, b'{"key": "a", "events": [1, 2]}'),
+        (b'{"key": "a", "events": [{"key": "b", "events": [1]}]}', "a", b'[{"key": "b", "events": [1]}]'),
+        (b'{"key": "a", "events": {"key": "b", "events": [1]}}', "a", b'{"key": "b", "events": [1]}'),
+    ],
+)
+def test_an_event_that_looks_like_an_envelope_is_one_or_the_other(message, key, events):
+    assert unwrap(message, Enveloped)[:2] == (key, events)
+
+
+def test_an_event_that_may_be_an_envelope_is_refused():
+    with pytest.raises(RequestProblem, match="send it in an array"):
+        unwrap(b'{"key": "a", "events": []}', Enveloped)
+
+
+def test_half_of_a_surrogate_pair_is_of_its_event_alone():
+    key, events, lines = unwrap(b'{"key": "k9", "events": [{"d": "\\ud800"}, {"d": "ok"}]}', Numbered)
+    parsed = BodyReader(Numbered, 1000).read(events, lines=lines)
+    assert (key, parsed.rows, [one.index for one in parsed.rejected]) == ("k9", [1], [0])
+    parsed = BodyReader(Numbered, 1000).read(b'{"d": "a", "more": "\\ud800"}')
+    assert (parsed.rows, [one.index for one in parsed.rejected]) == ([], [0])
+
+
+def test_an_id_and_a_key_are_one_too_many():
+    with pytest.raises(RequestProblem, match="give one of the two"):
+        EventNames("key", "d", Numbered, "")
+
+
+@pytest.mark.parametrize("limit", [20, 30, 10_000])
+def test_a_request_is_the_same_whatever_the_greatest_event(limit):
+    """A repeated one is known after a restart with another --max-event."""
+    body = b'[{"d": "a", "n": 1}, {"d": "b"} ]'
+    parsed = BodyReader(Numbered, limit).read(body)
+    whole = BodyReader(Numbered, 10_000).read(body)
+    request = Request("client", "key", 2, parsed.rows)
+    assert request.judge(parsed.payloads, ()).names == request.judge(whole.payloads, ()).names

@@ -276,3 +276,36 @@ def test_results_are_found_by_their_key_once_they_are_delivered(tmp_path):
         "a": b'{"name":"a","total":3}',
         "b": b'{"name":"b","total":4}',
     }
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "directory"])
+def test_a_log_that_is_gone_takes_nothing_more(tmp_path, how):
+    """Its file is open, so that SQLite would go on writing where nobody reads."""
+    log = EventLog(tmp_path / "spool")
+    log.append("S", [b"1"])
+    [file] = (
+        (tmp_path / "spool").glob("*.sqlite")
+        if list((tmp_path / "spool").glob("*.sqlite"))
+        else [path for path in (tmp_path / "spool").iterdir() if not path.name.endswith(("-wal", "-shm")) and path.is_file()]
+    )
+    kept = file.rename(tmp_path / "kept")
+    if how == "replaced":
+        EventLog(tmp_path / "spool").append("S", [b"another's"])
+    if how == "directory":
+        for other in (tmp_path / "spool").iterdir():
+            other.unlink()
+        (tmp_path / "spool").rmdir()
+    for _ in range(2):
+        with pytest.raises(SinkError, match="was removed from .*, or replaced while it was in use"):
+            log.append("S", [b"2"])
+    if how == "removed":
+        kept.rename(file)
+        assert log.append("S", [b"2"])
+        assert payloads(log) == [b"1", b"2"]
+
+
+def test_events_are_kept_for_as_long_as_one_likes(tmp_path):
+    log = EventLog(tmp_path)
+    log.append("S", [b"1"])
+    log.stream("S").expire(-1e15, -1e15)
+    assert payloads(log) == [b"1"]

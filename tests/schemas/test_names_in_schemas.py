@@ -96,3 +96,78 @@ def test_a_payload_of_a_message_type_that_there_is_not_is_refused_in_a_sentence(
     schema = Schema("PROTOBUF", 'syntax = "proto3";\nmessage Made {\n  string x = 1;\n}\n')
     with pytest.raises(EventSchemaError, match="which its schema does not have"):
         schema.reader()(place)
+
+
+TITLES = [
+    "R(Event,n=__import__('os').system('false')):#",
+    "x; import os",
+    "1x",
+    "",
+    "None",
+    "class",
+    "Event",
+    "datetime",
+    "Literal",
+    "int",
+    "R-x",
+    "two words",
+]
+
+
+@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("where", ["title", "nested"])
+def test_a_title_is_no_code(title, where):
+    """A schema of others becomes source that is then run."""
+    inner = {
+        "type": "object",
+        "title": title,
+        "properties": {"a": {"type": "string"}, "at": {"type": "string", "format": "date-time"}},
+    }
+    whole = inner if where == "title" else {"type": "object", "title": "Whole", "properties": {title or "x": inner}}
+    source = source_code(Schema("JSON", json.dumps(whole)).event_type())
+    tree = ast.parse(source)
+    assert all(isinstance(node, ast.ImportFrom | ast.ClassDef) for node in tree.body)
+    made = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert all(isinstance(node, ast.AnnAssign) for each in made for node in each.body)
+    assert all(
+        [ast.unparse(base) for base in each.bases] == ["Event"] and {k.arg for k in each.keywords} <= {"rename"}
+        for each in made
+    )
+    namespace: dict = {}
+    exec(source, namespace)
+    event = namespace[made[-1].name]
+    assert msgspec.json.decode(b"{}", type=event) == event()
+
+
+@pytest.mark.parametrize(
+    "name", ["date", "time", "datetime", "timedelta", "int", "str", "float", "bool", "list", "dict", "Literal", "Row"]
+)
+def test_a_field_that_is_called_as_a_type_hides_none(name):
+    """Within a class the name of a field hides that of a type, also in what follows."""
+    kinds = {
+        name: {"type": "string", "format": "date"},
+        "at": {"type": "string", "format": "date-time", "default": "2026-01-31T12:00:00+00:00"},
+        "day": {"type": "string", "format": "date", "default": "2026-01-31"},
+        "lasts": {"type": "string", "format": "duration"},
+        "clock": {"type": "string", "format": "time"},
+        "number": {"type": "integer", "default": 5},
+        "ratio": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "texts": {"type": "array", "items": {"type": "string"}},
+        "table": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "choice": {"enum": ["a", "b"]},
+    }
+    made = Schema("JSON", json.dumps({"type": "object", "title": "Row", "properties": kinds})).event_type()
+    namespace: dict = {}
+    source = source_code(made)
+    exec(source, namespace)
+    event = next(
+        kind for kind in namespace.values() if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+    )
+    assert msgspec.to_builtins(event()) == msgspec.to_builtins(made())
+    full = {**dict.fromkeys(kinds), name: "2026-01-31", "number": 7, "table": {"a": 1}, "choice": "b", "texts": ["x"]}
+    full |= {"at": "2026-01-31T12:00:00Z", "day": "2026-02-01"}
+    body = json.dumps(full).encode()
+    assert msgspec.to_builtins(msgspec.json.decode(body, type=event)) == msgspec.to_builtins(
+        msgspec.json.decode(body, type=made)
+    )

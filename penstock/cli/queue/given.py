@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.app.duration import seconds
+from penstock.app.duration import seconds_of
 from penstock.errors import ConfigurationError, SourceError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _Rate(_NumberOrInfinity):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, str) and value.strip()[-1:].isalpha() and value.strip().lower() not in ("inf", "nan"):
-            time = seconds(value)
+            time = seconds_of(param.opts[0] if param else "A rate", value)
             return 1 / time if time else math.inf
         return super().convert(value, param, ctx)
 

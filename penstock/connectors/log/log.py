@@ -157,6 +157,8 @@ class StreamLog:
         self.path = path
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        """The file that was opened first, by its number: another one of its name is another log."""
         self._patience = PATIENCE_S
         with self._open("opened"):
             pass
@@ -383,12 +385,12 @@ class StreamLog:
         """Trim the events written before a time, and remove names noted before another (both in seconds since the epoch)."""
         with self._open("read") as connection:
             (expired_end,) = connection.execute(
-                "SELECT max(next) FROM blocks WHERE written < ?", (round(written_before * 1e6),)
+                "SELECT max(next) FROM blocks WHERE written < ?", (_micros(written_before),)
             ).fetchone()
         if expired_end is not None:
             self.trim(expired_end, keep_unread=keep_unread)
         with self._transaction() as connection:
-            connection.execute("DELETE FROM ids WHERE noted < ?", (round(noted_before * 1e6),))
+            connection.execute("DELETE FROM ids WHERE noted < ?", (_micros(noted_before),))
 
     def size(self) -> int:
         """Return the size of the stream's files in bytes."""
@@ -439,8 +441,14 @@ class StreamLog:
 
     def _connected(self, patience: float = PATIENCE_S) -> sqlite3.Connection:
         """Return the connection, set to wait so many seconds while another process writes."""
+        if self._file is not None and self._file != _number_of(self.path):
+            raise SinkError(
+                f"The log of stream {_stream(self.path)} was removed from {self.path.parent}, or replaced while it was in use, "
+                "so nothing more is taken: put the file back, or stop what has it open, and start it again."
+            )
         if self._connection is None:
             self._connection, self._patience = _connect(self.path), PATIENCE_S
+            self._file = _number_of(self.path)
         if patience != self._patience:
             self._connection.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
             self._patience = patience
@@ -566,6 +574,20 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _micros(moment: float) -> int:
+    """Return a time in microseconds since the epoch; before that, nothing was written."""
+    return round(max(0.0, moment) * 1e6)
+
+
+def _number_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from all others, under whatever name; None if there is no such file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _json(names: Iterable[str]) -> str:
