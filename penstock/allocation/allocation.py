@@ -12,7 +12,7 @@ from penstock.allocation import heuristics
 from penstock.allocation.arcs import Floats, Ints, task_flows
 from penstock.allocation.bound import lower_bound
 from penstock.allocation.cost import Sharing, evaluated, placed, presences, processing_costs
-from penstock.allocation.graph import StreamGraph, Task, quantity, shown, whole
+from penstock.allocation.graph import StreamGraph, Task, quantity, require_graph, require_texts, shown, whole
 from penstock.allocation.grouping import min_k
 from penstock.allocation.interrupt import Interrupts
 from penstock.allocation.problem import Constraints, Problem, objective, problem
@@ -143,7 +143,12 @@ class Allocation:
         return f"{weight:.6g} x (1 + {sum(self.graph.loads.get(near, 1.0) for near in beside):.4g} of others){over}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as data for JSON."""
+        """Return the result as data for JSON.
+
+        Raises:
+            ConfigurationError: two tasks have the same name as strings.
+        """
+        require_texts(self.assignment)
         return {
             "assignment": {str(task): place for task, place in self.assignment.items()},
             "cost": self.cost,
@@ -204,8 +209,7 @@ def allocate(
     >>> best.cost, best.optimal
     (9.0, True)
     """
-    if not isinstance(graph, StreamGraph):
-        raise ConfigurationError(f"graph is {shown(graph)}; give a StreamGraph.")
+    require_graph(graph)
     if method not in METHODS:
         raise ConfigurationError(f"method is {shown(method)}; choose one of {', '.join(METHODS)}.")
     whole("seed", seed, least=0)

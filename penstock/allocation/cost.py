@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from penstock.allocation.arcs import Floats, Ints, arc_costs, longest, worst_arcs
-from penstock.allocation.graph import StreamGraph, Task, is_name, listed, shown
+from penstock.allocation.graph import StreamGraph, Task, is_name, listed, require_graph, shown
 from penstock.allocation.resources import Resources
 from penstock.errors import ConfigurationError, TopologyError
 
@@ -61,6 +61,7 @@ def streaming_cost(
     >>> streaming_cost(graph, {"a": "R1", "b": "R1", "c": "R2"})
     6.0
     """
+    require_graph(graph)
     return _evaluate(graph, assignment, resources, sharing)[0]
 
 

@@ -130,7 +130,12 @@ class StreamGraph:
         return dict(zip(self.tasks, values, strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """The graph as ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads": {...}}``, names as strings."""
+        """The graph as ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads": {...}}``, names as strings.
+
+        Raises:
+            ConfigurationError: two tasks have the same name as strings.
+        """
+        require_texts(self.tasks)
         data: dict[str, Any] = {
             "tasks": {str(task): weight for task, weight in self.tasks.items()},
             "transfers": [[str(start), str(end), cost] for (start, end), cost in self.transfers.items()],
@@ -198,6 +203,21 @@ class StreamGraph:
                     edges[before["name"], after["name"]] = sum(costs.get(stream, 0.0) for stream in sorted(shared))
         tasks: dict[Task, Any] = {name: weights.get(name) for name in names}
         return cls(tasks, edges, loads or {})
+
+
+def require_graph(graph: Any) -> None:
+    """Raise ``ConfigurationError`` unless it is a `StreamGraph`."""
+    if not isinstance(graph, StreamGraph):
+        raise ConfigurationError(f"graph is {shown(graph)}; give a StreamGraph.")
+
+
+def require_texts(tasks: Iterable[Task]) -> None:
+    """Raise ``ConfigurationError`` if two tasks would have one name in JSON."""
+    names: dict[str, Task] = {}
+    for task in tasks:
+        if (name := str(task)) in names:
+            raise ConfigurationError(f"Two tasks, {names[name]!r} and {task!r}, are both {name!r} in JSON; rename one.")
+        names[name] = task
 
 
 def quantity(what: str, value: Any, most: float = 1e100) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.allocation.allocation import Allocation, allocate
 from penstock.allocation.arcs import longest, task_flows
 from penstock.allocation.bound import lower_bound
-from penstock.allocation.graph import StreamGraph, quantity
+from penstock.allocation.graph import StreamGraph, quantity, require_graph
 from penstock.allocation.problem import Constraints, problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.shares import search_shares
@@ -52,6 +52,7 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
     >>> least_resources(graph, 5).resources
     2
     """
+    require_graph(graph)
     target = quantity("cost", cost)
     if refused := set(options) - {"method", "time_limit", "seed", "sharing", "constraints", "progress"}:
         raise ConfigurationError(f"least_resources() has no option {', '.join(sorted(refused))}.")
@@ -90,9 +91,10 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
         number = min(number + step, count)
         step *= 2
     number = _bisect(least, number, enough)
-    while fewest < number and fewest in allocations and allocations[fewest].lower_bound > target * (1 + 1e-9):
-        fewest += 1
-    return LeastResources(number, allocations[number], fewest)
+    # The optimal cost does not rise with more resources, so what is proved of a number holds for all below it.
+    too_few = (tried for tried, found in allocations.items() if found.lower_bound > target * (1 + 1e-9))
+    fewest = max(fewest, pinned, _apart(options.get("constraints")), *(tried + 1 for tried in too_few))
+    return LeastResources(number, allocations[number], min(fewest, number))
 
 
 def _pinned(constraints: Constraints | None) -> int:
@@ -101,6 +103,11 @@ def _pinned(constraints: Constraints | None) -> int:
         return 1
     numbers = [str(place)[1:] for place in constraints.pinned.values() if str(place).startswith("R")]
     return max((int(number) for number in numbers if number.isdecimal()), default=1)
+
+
+def _apart(constraints: Constraints | None) -> int:
+    """The number of tasks in the largest group of which each needs a resource of its own, or 1."""
+    return max((len(list(tasks)) for tasks in constraints.apart), default=1) if isinstance(constraints, Constraints) else 1
 
 
 def _bound(graph: StreamGraph, number: int, options: dict[str, Any]) -> float:

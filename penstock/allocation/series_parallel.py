@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from penstock.allocation.arcs import ArcNetwork, topological_order
-from penstock.allocation.graph import StreamGraph, Task, listed
+from penstock.allocation.graph import StreamGraph, Task, listed, require_graph
 from penstock.errors import NotSeriesParallelError, TopologyError
 
 
@@ -178,6 +178,7 @@ def spd_tree(graph: StreamGraph) -> SpdTree:
     >>> spd_tree(StreamGraph({"a": 1, "b": 1, "c": 2}, {("a", "b"): 0, ("a", "c"): 0}))
     s(a, p(b, c))
     """
+    require_graph(graph)
     network, names = graph.free_network, list(graph.tasks)
     if not network.is_exact:
         raise _refused(names, *_crossing(graph))

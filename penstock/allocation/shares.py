@@ -20,7 +20,7 @@ from numba import njit
 from penstock.allocation.arcs import ArcNetwork, Floats, log_paths, longest, soft_flow, task_flows, worst_arcs
 from penstock.allocation.cone import solve_cone
 from penstock.allocation.cost import Sharing, presences
-from penstock.allocation.graph import StreamGraph, Task, positive
+from penstock.allocation.graph import StreamGraph, Task, positive, require_graph
 from penstock.allocation.problem import Problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.series_parallel import SpdTree, spd_tree
@@ -64,6 +64,7 @@ def continuous_shares(graph: StreamGraph, resources: Any, cap: float | None = No
     >>> continuous_shares(graph, 3).cost, round(continuous_shares(graph, 3, cap=1).cost, 6)
     (3.0, 5.0)
     """
+    require_graph(graph)
     capacity = capacity_of(resources)
     limit = math.inf if cap is None else positive("cap", cap)
     presence = presences(graph, sharing)

@@ -276,18 +276,20 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
         begun = perf_counter()
         allocation = allocated(shape, where, method, **options)
         seconds = perf_counter() - begun
-        rows.append({"method": method, "cost": allocation.cost, "seconds": seconds, "bound": allocation.lower_bound})
+        figures = {"cost": allocation.cost, "objective": allocation.objective, "bound": allocation.lower_bound}
+        rows.append({"method": method, "seconds": seconds, **figures})
         if allocation.interrupted:
             break
     bound = max(row["bound"] for row in rows)
-    rows.sort(key=lambda row: float(row["cost"]))
+    rows.sort(key=lambda row: float(row["objective"]))
     if as_json:
         echo(json.dumps(rows))
         return
-    table = Table("method", "cost", "over the bound", "seconds (measured)", box=None, pad_edge=False)
+    name = "cost and moves" if "present" in options else "cost"
+    table = Table("method", name, "over the bound", "seconds (measured)", box=None, pad_edge=False)
     for row in rows:
-        over = f"{row['cost'] / bound:.3f}" if bound else "-"
-        table.add_row(row["method"], f"{row['cost']:.6g}", over, f"{row['seconds']:.3f}")
+        over = f"{row['objective'] / bound:.3f}" if bound else "-"
+        table.add_row(row["method"], f"{row['objective']:.6g}", over, f"{row['seconds']:.3f}")
     Console(width=110, highlight=False, markup=False).print(table)
     echo(f"None is better than {bound:.6g} (certified).")
 

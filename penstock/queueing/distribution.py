@@ -157,19 +157,22 @@ class HyperExponential:
         """Probability of the exponential with the smaller mean."""
         return (1 + math.sqrt((self.scv - 1) / (self.scv + 1))) / 2
 
+    @property
+    def _long(self) -> float:
+        """Probability of the other one, without the subtraction that loses it where the scv is very large."""
+        return 1 / ((self.scv + 1) * (1 + math.sqrt((self.scv - 1) / (self.scv + 1))))
+
     def sample(self, random: np.random.Generator, count: int) -> Real:
-        short = self._short
-        scales = np.where(random.random(count) < short, self.mean / (2 * short), self.mean / (2 * (1 - short)))
+        short, long = self._short, self._long
+        scales = np.where(random.random(count) < short, self.mean / (2 * short), self.mean / (2 * long))
         return random.exponential(1.0, count) * scales
 
     def quantile(self, p: Real) -> Real:
-        short = self._short
+        short, long = self._short, self._long
         low, high = np.zeros_like(p), np.full_like(p, 1e4 * self.mean * self.scv)
         for _ in range(200):  # bisection: the inverse has no closed form
             middle = (low + high) / 2
-            survival = short * np.exp(-2 * short * middle / self.mean) + (1 - short) * np.exp(
-                -2 * (1 - short) * middle / self.mean
-            )
+            survival = short * np.exp(-2 * short * middle / self.mean) + long * np.exp(-2 * long * middle / self.mean)
             low, high = np.where(1 - survival < p, middle, low), np.where(1 - survival < p, high, middle)
         return np.asarray((low + high) / 2)
 

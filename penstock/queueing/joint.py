@@ -21,6 +21,8 @@ Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 _NEGLIGIBLE = 1e-10
+_ROUNDED = 1e-8
+"""Rounding leaves less than this beyond the levels of a table."""
 _LARGEST_TABLE = 50_000_000  # numbers
 
 
@@ -48,13 +50,15 @@ class Joint:
 
 
 def joint_distribution(server: "StreamServer", boundary: Boundary) -> Joint:
-    """Compute pi_{i,j} and r_n, to about 1e-11, up to a tail of probability below 1e-10.
+    """Compute pi_{i,j} and r_n, to about 1e-11, up to a tail of probability below 1e-10; near saturation, where rounding
+    hides such a tail, below 1e-8.
 
     Raises:
         NotSolvableError: the table would hold more than 50 million numbers.
     """
     phases = len(boundary.probabilities)
     levels = 1 << math.ceil(math.log2(4 * phases + 16))
+    before, last = math.inf, None
     while True:
         if phases * levels > _LARGEST_TABLE:
             raise NotSolvableError(
@@ -64,10 +68,19 @@ def joint_distribution(server: "StreamServer", boundary: Boundary) -> Joint:
         ready, blocked = _tables(server, boundary, levels)
         beyond = abs(ready[:, levels // 2 :].sum()) + abs(blocked[levels // 2 :].sum())
         if beyond < _NEGLIGIBLE:
-            tail = np.cumsum((np.abs(ready).sum(axis=0) + np.abs(blocked))[: levels // 2][::-1])[::-1]
-            count = int((tail > _NEGLIGIBLE).sum())
-            return Joint(np.maximum(ready[:, :count], 0.0), np.maximum(blocked[:count], 0.0))
+            return _cut(ready, blocked, _NEGLIGIBLE)
+        if last is not None and before < _ROUNDED and beyond > before / 2:  # what is left is rounding
+            return _cut(*last, 2 * before)
+        before, last = beyond, (ready, blocked)
         levels *= 2
+
+
+def _cut(ready: Real, blocked: Real, negligible: float) -> Joint:
+    """Leave out the highest levels, as far as their probability is negligible."""
+    half = ready.shape[1] // 2
+    tail = np.cumsum((np.abs(ready).sum(axis=0) + np.abs(blocked))[:half][::-1])[::-1]
+    count = int((tail > negligible).sum())
+    return Joint(np.maximum(ready[:, :count], 0.0), np.maximum(blocked[:count], 0.0))
 
 
 def _tables(server: "StreamServer", boundary: Boundary, points: int) -> tuple[Real, Real]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.errors import NotSolvableError
 from penstock.queueing.boundary import phase_cycle
 from penstock.queueing.moments import Moments
 
@@ -34,7 +35,13 @@ def _idle(server: "StreamServer") -> Moments:
     rho, xi, rate = server.load, server.arrivals_per_transfer_time, server.arrival_rate
     gamma, sigma = server.transfer_rate, server.timer_rate / server.service_rate
     # s = (1-w)/(1-rho w) is multiplied by rho at each step: 1 - w_n = (1-rho) s / (1 - rho s), s = rho^n.
-    steps = np.arange(1 + math.ceil(45 / -math.log(rho)))
+    needed = 1 + math.ceil(45 / -math.log(rho))
+    if needed > _MOST_STEPS:
+        raise NotSolvableError(
+            f"The server is so nearly saturated (load {rho:.10g}) that its solution takes {needed:.2g} steps, of at most "
+            f"{_MOST_STEPS:,}; use simulate(), or a finite batch size."
+        )
+    steps = np.arange(needed)
     s = rho**steps
     below_one = server.slack * s / (1 - rho * s)  # slack is 1 - rho here, to full accuracy
     past = (1 + rho * below_one) / (1 + rho * (1 + xi) * below_one)  # alpha(zeta(w_n))

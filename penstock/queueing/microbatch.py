@@ -246,7 +246,10 @@ class LingerBatch:
     @property
     def mean_wait(self) -> float:
         """Mean time that an event waits, in seconds: the integral of the survival function."""
-        return float(quad(self.survival, 0, self.linger, limit=200)[0]) if self.linger else 0.0
+        if not self.linger:
+            return 0.0
+        longest = (self.batch_size + 10 * math.sqrt(self.batch_size) + 50) / self.arrival_rate  # by then K have come
+        return float(quad(self.survival, 0, min(self.linger, longest), limit=200)[0])
 
     def quantile(self, p: float) -> float:
         """The wait that a fraction ``p`` of events does not exceed, in seconds."""

@@ -58,7 +58,8 @@ class MicroBatchSimulation:
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
         """Cost per second: ``holding_cost`` per row and second (by Little's law) plus ``transfer_cost`` per batch."""
         rows = self.mean_latency.value * self.rows_per_batch.value * self.batches_per_second.value
-        return holding_cost * rows + transfer_cost * self.batches_per_second.value
+        holding = parameter.rate("holding_cost", holding_cost, zero=True)
+        return holding * rows + parameter.rate("transfer_cost", transfer_cost, zero=True) * self.batches_per_second.value
 
 
 def simulate_micro_batches(

@@ -85,7 +85,12 @@ class MicroBatchState:
         return holding * self.mean_rows + per_batch * self.batches_per_second
 
     def survival(self, t: float) -> float:
-        """P(a row's latency exceeds t seconds)."""
+        """P(a row's latency exceeds t seconds).
+
+        Raises:
+            NotSolvableError: as `quantile`.
+        """
+        self._require_one_batch()
         return self._windows.survival(parameter.rate("t", t, zero=True))
 
     def plot(self) -> "Plot":
@@ -101,16 +106,20 @@ class MicroBatchState:
             NotSolvableError: the cap binds, so that rows wait for more than one batch; simulate the server.
         """
         p = parameter.fraction("p", p)
+        self._require_one_batch()
+        survival, high = self._windows.survival, self.mean_latency
+        while survival(high) > 1 - p:
+            high *= 2
+        return float(brentq(lambda t: survival(t) - (1 - p), 0.0, high, rtol=1e-8))
+
+    def _require_one_batch(self) -> None:
+        """Refuse latencies where rows may wait for more than one batch."""
         beyond = float(self.size_probabilities[self.sizes > self.server.cap].sum())
         if beyond > 1e-6:
             raise NotSolvableError(
                 f"More rows wait than the server's cap lets a batch take, in a fraction {beyond:.1g} of batches: for latency "
                 "quantiles, use simulate()."
             )
-        high = self.mean_latency
-        while self.survival(high) > 1 - p:
-            high *= 2
-        return float(brentq(lambda t: self.survival(t) - (1 - p), 0.0, high, rtol=1e-8))
 
 
 @dataclass(frozen=True)
@@ -212,6 +221,10 @@ class _Block:
     rows: tuple[_Rows, ...]
 
 
+MOST_VARIABLE = 1e4
+"""The largest scv of a residual for which the mean latency is within some percent of the true one."""
+
+
 class _Chain:
     """The embedded Markov chain; states are (size, phase of the start between triggers, always 0 if no batch overruns)."""
 
@@ -222,6 +235,11 @@ class _Chain:
         self.simple = self.interval > 0 or server.delay * server.arrival_rate < 1e-9  # one row opens the gate
         self.threshold = 1.0 if self.simple else server.threshold
         self.delay = math.inf if self.simple else server.delay
+        if getattr(server.residual, "scv", 0.0) > MOST_VARIABLE:
+            raise NotSolvableError(
+                f"The residual varies too much (scv {server.residual.scv:g}, at most {MOST_VARIABLE:g}): a few batches decide "
+                "the mean, and the solver's sizes do not reach as far; use simulate()."
+            )
         self.residuals, self.node_weights = nodes(server.residual, fineness.nodes)
         sample = self._sample()
         overruns = self.interval > 0 and self._longest(float(sample.max())) > self.interval

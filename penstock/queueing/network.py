@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 
@@ -58,10 +58,11 @@ class NetworkState:
         """Jobs present in all nodes."""
         return sum(node.mean_jobs for node in self.nodes.values())
 
-    def path_latency(self, path: tuple[str, ...]) -> float:
+    def path_latency(self, path: Sequence[str]) -> float:
         """Mean time along a path of nodes, in seconds: the sum of their mean response times."""
-        if isinstance(path, str):
-            path = (path,)
+        path = (path,) if isinstance(path, str) else tuple(path)
+        if not path:
+            raise ConfigurationError("The path has no nodes; give one or more, in order.")
         missing = [name for name in path if name not in self.nodes]
         if missing:
             raise ConfigurationError(f"The network has no node {missing[0]!r}; its nodes are {', '.join(self.nodes)}.")
@@ -83,16 +84,16 @@ class NetworkSimulation:
     transfers_per_second: Mapping[str, Estimate]
     path_latencies: Mapping[tuple[str, ...], Real]
 
-    def path_latency(self, path: tuple[str, ...], confidence: float = 0.95) -> Estimate:
+    def path_latency(self, path: Sequence[str], confidence: float = 0.95) -> Estimate:
         """Mean time along a path, in seconds."""
-        values = self._values(path)
-        return mean_estimate(values, confidence)
+        return mean_estimate(self._values(path), parameter.fraction("confidence", confidence))
 
-    def path_quantile(self, path: tuple[str, ...], p: float, confidence: float = 0.95) -> Estimate:
+    def path_quantile(self, path: Sequence[str], p: float, confidence: float = 0.95) -> Estimate:
         """The time that a fraction ``p`` of the jobs that take the path does not exceed, in seconds."""
         return quantile_estimate(self._values(path), p, confidence)
 
-    def _values(self, path: tuple[str, ...]) -> Real:
+    def _values(self, path: Sequence[str]) -> Real:
+        path = (path,) if isinstance(path, str) else tuple(path)
         if path not in self.path_latencies:
             known = "; ".join(" -> ".join(known) for known in self.path_latencies)
             raise ConfigurationError(f"No job took the path {' -> '.join(path)}; paths from entry to exit: {known}.")
@@ -224,6 +225,7 @@ class Network:
         """
         self._require_stable()
         jobs = int(parameter.count("jobs", jobs, least=10_000))
+        parameter.fraction("confidence", confidence)
         interarrival, service = dict(interarrival or {}), dict(service or {})
         for option, distributions in (("interarrival", interarrival), ("service", service)):
             known = self.arrivals if option == "interarrival" else self.servers

@@ -116,7 +116,8 @@ def optimize(
         progress or (lambda _: None),
     )
     if batch_sizes is not None:
-        if not isinstance(batch_sizes, Iterable) or not batch_sizes:
+        batch_sizes = tuple(batch_sizes) if isinstance(batch_sizes, Iterable) else ()
+        if not batch_sizes:
             raise ConfigurationError(f"batch_sizes is {batch_sizes!r}; give one or more, such as (5, 10, 20).")
         for size in batch_sizes:
             search.best_timer(parameter.count("batch_size", size, infinite=True))

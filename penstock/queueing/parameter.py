@@ -19,7 +19,7 @@ def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -
     allowed = ("a number above zero" if not zero else "zero or a positive number") + (", or infinity" if infinite else "")
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
-    number = float(value)
+    number = _float(value)
     in_range = number >= 0 if zero else number > 0
     if math.isnan(number) or not in_range or (math.isinf(number) and not infinite):
         raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
@@ -29,6 +29,14 @@ def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -
     return number
 
 
+def _float(value: Any) -> float:
+    """Return a number as a float; NaN for an integer that is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
 def count(name: str, value: Any, *, infinite: bool = False, least: int = 1) -> float:
     """Check a number of events: an integer of at least ``least``, or infinity where allowed.
 
@@ -36,12 +44,12 @@ def count(name: str, value: Any, *, infinite: bool = False, least: int = 1) -> f
         ConfigurationError: the value is anything else.
     """
     allowed = f"an integer of {least} or more" + (", or infinity" if infinite else "")
-    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else _float(value)
     if number == math.inf and infinite:
         return math.inf
     if not math.isfinite(number) or number != int(number) or number < least:
         raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
-    return int(number)
+    return int(value)
 
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -70,7 +78,7 @@ def fraction(name: str, value: Any) -> float:
     Raises:
         ConfigurationError: the value is anything else.
     """
-    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else _float(value)
     if not 0 < number < 1:
         raise ConfigurationError(f"{name} is {value!r}; give a fraction between 0 and 1.")
     return number

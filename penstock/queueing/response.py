@@ -119,8 +119,10 @@ class ResponseTime:
                 guess, close = (low + high) / 2 if math.isfinite(high) else 2 * t, _CLOSE**2
             t, moved = guess, abs(guess - t)
             if moved <= close * t:
-                break
-        return t
+                return t
+        raise NotSolvableError(
+            f"The quantile of {p:g} does not converge, as where a server is very nearly saturated; use simulate()."
+        )
 
 
 def _finite(size: float) -> int:

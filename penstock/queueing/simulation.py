@@ -65,7 +65,10 @@ class Simulation:
 
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
         """C = c1 L + c2 T, equation (2)."""
-        return holding_cost * self.mean_jobs.value + transfer_cost * self.transfers_per_second.value
+        holding = parameter.rate("holding_cost", holding_cost, zero=True)
+        return holding * self.mean_jobs.value + parameter.rate("transfer_cost", transfer_cost, zero=True) * (
+            self.transfers_per_second.value
+        )
 
 
 class Pool:

@@ -3,11 +3,12 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.errors import ConfigurationError, UnstableServerError
+from penstock.errors import ConfigurationError, NotSolvableError, UnstableServerError
 from penstock.queueing.model import Model, figures_of, solve
 
 Value = float | str
@@ -93,7 +94,8 @@ def point(
     except UnstableServerError:
         return {**setting, "stable": 0}
     result: dict[str, Value] = {**setting, "stable": 1, **figures_of(solution, solution.BRIEF)}
-    result |= {f"p{100 * p:g}": solution.quantile(p) for p in quantiles}
+    with suppress(NotSolvableError):  # the other figures of the setting are known
+        result |= {f"p{100 * p:g}": solution.quantile(p) for p in quantiles}
     if holding_cost is not None and transfer_cost is not None:
         result["cost"] = solution.cost(holding_cost, transfer_cost)
     return result

@@ -174,3 +174,13 @@ def test_a_topology_that_was_drawn_is_a_graph_of_equal_weights(capsys, tmp_path)
     assert "by count 2" in text
     (tmp_path / "odd.json").write_text('{"elements": 3, "streams": []}')
     assert "no topology as `penstock graph" in complaint(capsys, "odd.json", "-r", "2")
+
+
+def test_a_comparison_with_moves_is_by_cost_and_moves(directory, capsys):
+    transfers = [["a", "b", 1], ["a", "c", 1], ["b", "d", 1], ["c", "d", 1]]
+    (directory / "g.json").write_text(json.dumps({"tasks": {"a": 1, "b": 2, "c": 2, "d": 1}, "transfers": transfers}))
+    (directory / "there.json").write_text(json.dumps(dict.fromkeys("abcd", "gone")))
+    words = ("allocate", "g.json", "-r", "2", "--present", "there.json", "--move-price", "50", "--compare")
+    rows = json.loads(command.said(capsys, *words, "--json"))
+    assert all(row["objective"] >= row["bound"] > row["cost"] for row in rows)
+    assert "cost and moves" in command.said(capsys, *words)

@@ -61,7 +61,7 @@ def flag(name: str) -> str:
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the flags that `read` needs, and ``--json``, to a command."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON; null stands for infinity.")(command)
     command = click.option("--transfer-cost", type=float, help="c2, per transfer.")(command)
     command = click.option("--holding-cost", type=float, help="c1, per job and second.")(command)
     command = click.option("--timer", type=click.Choice(["idle", "always"]), help="When the timer runs.")(command)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.echo import echo
+from penstock.kinds.coding import finite
 
 if TYPE_CHECKING:
     from penstock.queueing.estimate import Estimate
@@ -89,7 +90,7 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
             else value
             for name, value in numbers.items()
         }
-        echo(json.dumps({"kind": kind, **plain}))
+        echo(json.dumps(finite({"kind": kind, **plain})))
         return
     units = {**UNITS, **units}
     table = Table(box=None, pad_edge=False)
@@ -151,6 +152,7 @@ def show_points(points: list[dict[str, Value]]) -> None:
         if column != "stable":
             table.add_column(labelled(column), justify="right")
     for p in points:
-        cells = [f"{p[c]:.6g}" if c in p else "unstable" for c in columns if c != "stable"]
+        lacking = "-" if p.get("stable") else "unstable"
+        cells = [f"{p[c]:.6g}" if c in p else lacking for c in columns if c != "stable"]
         table.add_row(*cells)
     Console(width=30 * len(columns)).print(table)

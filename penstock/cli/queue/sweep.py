@@ -17,6 +17,7 @@ from penstock.cli.echo import echo
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, labelled, show_points
 from penstock.errors import ConfigurationError, SinkError
+from penstock.kinds.coding import finite
 
 if TYPE_CHECKING:
     from penstock.queueing.model import Model
@@ -88,7 +89,7 @@ def sweep(
             advance(number, len(missing))
     points = [known[_key(setting)] for setting in wanted]
     if as_json:
-        echo(json.dumps(points, default=str))
+        echo(json.dumps(finite(points), default=str))
     elif output is None:
         show_points(points)
     else:
