@@ -148,7 +148,9 @@ def test_ctrl_c_ends_a_long_sweep_with_a_word_and_what_is_done_stays(directory):
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert errors.strip() == "penstock: interrupted."
-    assert json.loads((directory / "out.jsonl").read_text().splitlines()[0])["stable"] == 1
+    about, first = (directory / "out.jsonl").read_text().splitlines()[:2]
+    assert "sweep" in json.loads(about)
+    assert json.loads(first)["stable"] == 1
 
 
 @pytest.mark.parametrize(
