@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from lines import lines_of_entry, lines_of_module
 from model import events
 from oracle import HERE, QUERIES, found, module_of, wanted
-from run import measure, write
+from run import write
 
 from penstock import Event
 
@@ -101,12 +101,6 @@ def contend(
     engine: str, python: str, given: Sequence[Event], inputs: Path, place: Path, queries: Sequence[str]
 ) -> Iterator[tuple[str, Result]]:
     """Run queries on an engine, compare what each has said with what DuckDB finds, and say how fast it was."""
-    if engine == "penstock":
-        for query in queries:
-            result = measure(query, given, inputs, 0, place)
-            progress = [json.loads(line) for line in (place / "run" / "progress.jsonl").read_text().splitlines()]
-            yield query, {"missing": result["missing"], "extra": result["extra"], "rows_per_s": warm(progress)}
-        return
     if not queries:
         return
     command = [python, str(ENGINES / f"in_{engine}.py"), str(inputs), str(place), *queries]
