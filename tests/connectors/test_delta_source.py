@@ -3,6 +3,7 @@
 import json
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Annotated
 
 import msgspec
 import polars
@@ -395,3 +396,18 @@ def test_a_value_that_its_field_does_not_hold_costs_its_row_alone(tmp_path, how)
     assert f"column {name} cannot be read as" in bad.decode()
     with pytest.raises(msgspec.DecodeError):
         Codec(Held).decode_json(bad)
+
+
+class Zoneless(Event):
+    at: Annotated[datetime, msgspec.Meta(tz=False)]
+
+
+def test_a_zone_that_would_be_lost_is_refused(tmp_path):
+    noon = datetime(2026, 1, 1, 12)
+    write_deltalake(tmp_path / "table", pa.table({"at": pa.array([noon], pa.timestamp("us", "UTC"))}))
+    with pytest.raises(SourceError, match=r"column at of .* is of type timestamp\[us, tz=UTC\], but Zoneless.at needs"):
+        bound(tmp_path, event_type=Zoneless)
+    (tmp_path / "other").mkdir()
+    write_deltalake(tmp_path / "other" / "table", pa.table({"at": pa.array([noon], pa.timestamp("us"))}))
+    rows = sequence(tmp_path / "other", event_type=Zoneless)
+    assert list(map(Codec(Zoneless).decode_json, rows.read(0, 1, 0.0).payloads)) == [Zoneless(noon)]

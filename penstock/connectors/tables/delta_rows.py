@@ -132,6 +132,8 @@ def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(pa.types.is_floating(there) or pa.types.is_integer(there))
     if pa.types.is_nested(wanted):
         return bool(there.id == wanted.id) and _casts(there, wanted)
+    if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(there) and wanted.tz is None and there.tz is not None:
+        return False  # the zone would be lost
     return any(kind(there) and kind(wanted) for kind in KINDS)
 
 
