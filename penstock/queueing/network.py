@@ -247,13 +247,7 @@ class Network:
             times = np.cumsum(distribution.sample(random, max(math.ceil(horizon * rate), 1)))
             inbox[name].append(((), times, times))
         for name, server in self.servers.items():
-            # Merge the arrivals from all predecessors, in order of time; each remembers its path and entry time.
-            labels = [path for path, _, _ in inbox[name]]
-            times = np.concatenate([times for _, times, _ in inbox[name]])
-            entries = np.concatenate([entry for _, _, entry in inbox[name]])
-            path_of = np.repeat(np.arange(len(labels)), [len(times) for _, times, _ in inbox[name]])
-            by_time = np.argsort(times, kind="stable")
-            times, entries, path_of = times[by_time], entries[by_time], path_of[by_time]
+            labels, times, entries, path_of = _in_order(inbox[name])
             counted = (entries >= window[0]) & (entries <= window[1])
             if counted.sum() < 1000:
                 raise ConfigurationError(
@@ -277,6 +271,24 @@ class Network:
                 if leaves.any():
                     paths.setdefault((*path, name), []).append((departures - entered)[leaves])
         return NetworkSimulation(responses, transfers, {path: np.concatenate(parts) for path, parts in paths.items()})
+
+
+def _in_order(
+    parts: Sequence[tuple[tuple[str, ...], Real, Real]],
+) -> tuple[list[tuple[str, ...]], Real, Real, NDArray[np.int64]]:
+    """Merge the arrivals from all predecessors of a node in order of time.
+
+    Args:
+        parts: of each path to the node, the times of arrival there, and of entry to the network.
+
+    Returns:
+        The paths; and for each job its arrival, its entry and the index of its path.
+    """
+    paths = [path for path, _, _ in parts]
+    times, entries = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
+    path_of = np.repeat(np.arange(len(paths)), [len(times) for _, times, _ in parts])
+    by_time = np.argsort(times, kind="stable")
+    return paths, times[by_time], entries[by_time], path_of[by_time]
 
 
 @dataclass(frozen=True)

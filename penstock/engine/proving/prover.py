@@ -60,29 +60,8 @@ class QueryProver:
             RunFailedError: the undisturbed query fails, or writes no rows.
             ConfigurationError: there was no time for a schedule.
         """
-        # The undisturbed run gives the expected rows, and the lines of ``foreachBatch`` at which others are then disturbed.
-        files, executed, at_first = self._cut(FILES), dict[int, list[CodeLine]](), self._rows_when_empty()
-        world, failed = self._ran(files, executed)
-        if failed:
-            raise RunFailedError(f"{self._query.reference} fails when nothing disturbs it: {failed}")
-        self._expected = world.rows()
-        batches, has_log = len(world.committed()), (world.sink / "_spark_metadata").exists()
-        world.remove()
-        if not batches:
-            raise RunFailedError(
-                f"{self._query.reference} commits nothing in the checkpoint that it was given, so no kill can be tried: give "
-                'option("checkpointLocation", checkpoint) the path as it is.'
-            )
-        if self._rows_when_empty() != at_first:  # a new run would be accused of these
-            raise RunFailedError(
-                f"The sink of {self._query.reference} still holds rows of the run before: define clean(spark, sink), which "
-                "makes it empty."
-            )
-        if not self._expected:
-            raise RunFailedError(
-                f"{self._query.reference} writes no rows to its sink, or read(spark, sink) does not find them: give input "
-                "from which it writes rows."
-            )
+        files, executed = self._cut(FILES), dict[int, list[CodeLine]]()
+        batches, has_log = self._undisturbed(files, executed)
         # A micro-batch that has others before and after it shows effects on both.
         middle = min(1, batches - 1)
         places = _places(executed, middle)
@@ -120,6 +99,39 @@ class QueryProver:
                 f"there was no time for {self._left_out} of {len(self._trials) + self._left_out} schedules; see --seconds"
             )
         return QueryVerdict(self._query.reference, len(self._expected), batches, self._trials, self._notes)
+
+    def _undisturbed(self, files: list[bytes], executed: dict[int, list[CodeLine]]) -> tuple[int, bool]:
+        """Run without disturbance, which gives the expected rows and the lines of ``foreachBatch`` to disturb others at.
+
+        Returns:
+            How many micro-batches were committed, and whether the sink has a log of its own.
+
+        Raises:
+            RunFailedError: the query fails, writes no rows, commits nothing, or cannot be started from an empty sink.
+        """
+        at_first = self._rows_when_empty()
+        world, failed = self._ran(files, executed)
+        if failed:
+            raise RunFailedError(f"{self._query.reference} fails when nothing disturbs it: {failed}")
+        self._expected = world.rows()
+        batches, has_log = len(world.committed()), (world.sink / "_spark_metadata").exists()
+        world.remove()
+        if not batches:
+            raise RunFailedError(
+                f"{self._query.reference} commits nothing in the checkpoint that it was given, so no kill can be tried: give "
+                'option("checkpointLocation", checkpoint) the path as it is.'
+            )
+        if self._rows_when_empty() != at_first:  # a new run would be accused of these
+            raise RunFailedError(
+                f"The sink of {self._query.reference} still holds rows of the run before: define clean(spark, sink), which "
+                "makes it empty."
+            )
+        if not self._expected:
+            raise RunFailedError(
+                f"{self._query.reference} writes no rows to its sink, or read(spark, sink) does not find them: give input "
+                "from which it writes rows."
+            )
+        return batches, has_log
 
     def _kill_at(self, files: list[bytes], places: list[tuple[CodeLine, int]]) -> None:
         for line, batch in places:
