@@ -1,6 +1,7 @@
 """Reads request bodies: one JSON event, an array of events, or one event per line (NDJSON)."""
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -99,12 +100,16 @@ class BodyReader:
                 return divide(body, MOST_EVENTS)
             return [bytes(_raw(body)).strip()]
         except (msgspec.DecodeError, RecursionError) as error:
-            if not _is_array(body) and _is_json(body):
+            if not _is_array(body) and HALF.search(body) and _is_json(body):
                 return [body.strip()]
             raise Malformed(
                 f"The body is not JSON ({error}); send one event, an array of events, or a line each with "
                 "Content-Type: application/x-ndjson."
             ) from error
+
+
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""A surrogate, of which msgspec takes no half without the other."""
 
 
 def _is_json(body: bytes) -> bool:

@@ -1,13 +1,14 @@
 """Names of requests and events, by which repeated ones are recognised, so that a client may safely send again."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from penstock.adapter.body import Parsed, Rejection
+from penstock.adapter.body import HALF, Parsed, Rejection
 from penstock.connectors.log import Parcel, Request
 from penstock.kinds.coding import json_decoder
 from penstock.web.problem import refusal
@@ -31,8 +32,6 @@ class EventNames:
             raise refusal(400, f"An Idempotency-Key has from 1 to {NAME_LENGTH} characters.")
         if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
             raise refusal(400, f"?id= names no field of {event_type.__name__}.")
-        if field is not None and key is not None:
-            raise refusal(400, "?id= names each event, and an Idempotency-Key all of them: give one of the two.")
         info = next((info for info in msgspec.structs.fields(event_type) if info.name == field), None)
         self._says_it = None if info is None or info.required else _decoder(info.encode_name)
 
@@ -102,6 +101,9 @@ def _decoder(name: str) -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Said", [("id", id_or_none, msgspec.UNSET)], rename={"id": name})).decode
 
 
+_MARKS = re.compile(r"\s*([{},:])\s*")
+
+
 class _Meant(msgspec.Struct):
     events: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -122,13 +124,34 @@ def _envelope(body: bytes) -> _Envelope | None:
         return msgspec.json.decode(body, type=_Envelope)
     except (msgspec.DecodeError, RecursionError):
         pass
-    try:  # an event with half of a surrogate pair, say, is rejected below, and not the whole message
-        parts = json.loads(body)
-    except (ValueError, RecursionError):
+    if HALF.search(body) is None:
         return None
-    if not (isinstance(parts, dict) and parts.keys() == {"key", "events"} and isinstance(parts["key"], str)):
+    try:  # half of a surrogate pair rejects the event that it is in, and not the whole message
+        parts = _divided(body.decode())
+        key = msgspec.json.decode(parts.pop("key"), type=str)
+        [(name, events)] = parts.items()
+    except (ValueError, KeyError, RecursionError, msgspec.DecodeError):
         return None
-    return _Envelope(parts["key"], msgspec.Raw(json.dumps(parts["events"]).encode()))
+    return _Envelope(key, msgspec.Raw(events)) if name == "events" else None
+
+
+def _divided(text: str) -> dict[str, bytes]:
+    """Return the values of a JSON object by their names, as they stand in its text.
+
+    Raises:
+        ValueError: the text is no JSON object.
+    """
+    read, parts, place = json.JSONDecoder().raw_decode, dict[str, bytes](), 0
+    while (mark := _MARKS.match(text, place)) and mark[1] == ("," if parts else "{"):
+        name, end = read(text, mark.end())
+        colon = _MARKS.match(text, end)
+        if colon is None or colon[1] != ":":
+            break
+        _, place = read(text, colon.end())
+        parts[name] = text[colon.end() : place].encode()
+    if mark is None or mark[1] != "}" or mark.end() != len(text):
+        raise ValueError("not one object")
+    return parts
 
 
 def _decodes(body: bytes, kind: Any) -> bool:

@@ -107,7 +107,7 @@ def _pinned(constraints: Constraints | None) -> int:
 
 def _apart(constraints: Constraints | None) -> int:
     """The number of tasks in the largest group of which each needs a resource of its own, or 1."""
-    return max((len(list(tasks)) for tasks in constraints.apart), default=1) if isinstance(constraints, Constraints) else 1
+    return max((len({*tasks}) for tasks in constraints.apart), default=1) if isinstance(constraints, Constraints) else 1
 
 
 def _bound(graph: StreamGraph, number: int, options: dict[str, Any]) -> float:

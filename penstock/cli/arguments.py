@@ -13,7 +13,7 @@ from penstock.app.loader import AppReference, load_app
 from penstock.app.spelling import did_you_mean
 from penstock.cli.command import Command
 from penstock.errors import ConfigurationError, PenstockError
-from penstock.storage.place import path_of
+from penstock.storage.place import on_disk, path_of
 from penstock.storage.reach import meet
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -25,6 +25,8 @@ class DirectoryType(click.ParamType[Path]):
     name = "place"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if not str(value):
+            raise ConfigurationError(f"{param.opts[0] if param else 'A directory'} is empty; name a directory.")
         path = path_of(value)
         meet(path)
         return path
@@ -36,9 +38,7 @@ class SpoolType(click.ParamType[Path]):
     name = "directory"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        if not str(value) or "://" in str(value):
-            raise ConfigurationError(f"--spool {value!r}: name a directory on a disk of this machine.")
-        return Path(value)
+        return on_disk("--spool", value)
 
 
 class RunPlace(DirectoryType):

@@ -1,5 +1,6 @@
 """``penstock new``: a small project that runs and has a passing test."""
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -106,8 +107,8 @@ def new(name: str) -> None:
     Example:
       penstock new hello && cd hello && penstock run app.py --until-idle
     """
-    target = Path(name)
-    if not NAME.fullmatch(target.name) or ".." in target.parts:
+    target = Path(os.path.normpath(name))
+    if not NAME.fullmatch(target.name):
         raise ConfigurationError(
             f"{name!r} must be letters, digits, '-' and '_', {LONGEST} at most; it begins with a letter, and ends with one or "
             "with a digit."

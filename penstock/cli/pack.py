@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.app.duration import seconds_of
+from penstock.app.duration import above_zero
 from penstock.cli.arguments import RECORDING
 from penstock.cli.command import command
 from penstock.cli.echo import echo
@@ -47,7 +47,7 @@ def pack(runs: tuple[str, ...], cores: int | None, p95: str | None, as_json: boo
         answer = packed(
             loads,
             float(cores or recorded[0] or 1),
-            None if p95 is None else seconds_of("--p95", p95),
+            None if p95 is None else above_zero("--p95", p95),
             progress=lambda tried: status.update(f"Simulating drivers: {tried} so far"),
         )
     echo(json.dumps(answer.to_json(), indent=2) if as_json else _shown(answer))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.app.duration import seconds_of
+from penstock.app.duration import above_zero, seconds_of
 from penstock.cli.arguments import RECORDING
 from penstock.errors import ConfigurationError
 
@@ -56,7 +56,7 @@ def target_of(given: dict[str, str | None]) -> Target:
     if len(named) != 1:
         raise ConfigurationError("Give one target, as --p95 5s (or --p99, --p50, --mean).")
     name, text = named[0]
-    return Target(name, seconds_of(f"--{name}", text))
+    return Target(name, above_zero(f"--{name}", text))
 
 
 def setting_of(given: dict[str, Any]) -> Setting:

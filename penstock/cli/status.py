@@ -12,6 +12,7 @@ import click
 from penstock.cli.arguments import PLACE, RUN, refuse_given
 from penstock.cli.command import command
 from penstock.cli.echo import echo
+from penstock.errors import PenstockError
 from penstock.visible import line
 
 if TYPE_CHECKING:
@@ -40,7 +41,14 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
 
     if runs:
         refuse_given("says where all runs lie: leave it out, or the names of runs", "directory")
-    overviews = [overview(run) for run in dict.fromkeys(runs) or runs_in(directory)]
+    overviews = []
+    for run in dict.fromkeys(runs) or runs_in(directory):
+        try:
+            overviews.append(overview(run))
+        except PenstockError as error:
+            if runs:
+                raise
+            echo(f"{run.name}: {error}", err=True)  # the others are shown
     if as_json:
         echo(json.dumps([run_overview.to_json() for run_overview in overviews], indent=2))
         return

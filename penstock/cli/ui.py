@@ -56,8 +56,10 @@ def ui(
         write_page(save, saved(runs))
         echo(f"The page is in {save}.")
         return
-    if not runs.is_dir() and (runs.exists() or str(runs) != "runs"):  # which the first run makes
-        raise ConfigurationError(f"{runs} is no directory: name the one where runs lie, or a run.")
+    if not runs.is_dir():
+        if runs.exists():
+            raise ConfigurationError(f"{runs} is no directory: name the one where runs lie, or a run.")
+        echo(f"There is no {runs} yet; its runs are shown once there are some.", err=True)
     tls = Certificate.of(certificate, private_key)
     check_exposure("the page", host, tokens=tokens is not None, secret=tls is not None or behind_proxy)
     access = Access() if tokens is None else Access.read(tokens)

@@ -91,8 +91,10 @@ class Post:
         self.headers = {"Content-Type": "application/json"}
         if id_field is not None and key is not None:
             raise ConfigurationError("key= names all events, and id_field= each of them: give one of the two.")
-        if key is not None and not VISIBLE.fullmatch(key):
-            raise ConfigurationError(f"key={key!r}: give at least one letter, digit or sign of ASCII, and blanks only between.")
+        if key is not None and not (VISIBLE.fullmatch(key) and len(key) <= LONGEST_KEY):
+            raise ConfigurationError(
+                f"key={key!r}: give from 1 to {LONGEST_KEY} letters, digits and signs of ASCII, and blanks only between them."
+            )
         if id_field is None:
             self.headers["Idempotency-Key"] = uuid.uuid4().hex if key is None else key
         self.params = {} if id_field is None else {"id": id_field}
@@ -143,6 +145,8 @@ class Patience:
 LOG = logging.getLogger("penstock.client")
 VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")
 """What a header can carry as it is."""
+LONGEST_KEY = 200
+"""The most characters of an Idempotency-Key, as the adapter takes it."""
 
 NO_EVENT = "has had no event of this key"
 """What the adapter says of a key without a result."""
@@ -289,14 +293,14 @@ def closed() -> RefusedError:
 
 
 def headers_of(token: str | None) -> dict[str, str]:
-    """Return the headers that authenticate the client.
+    """Return the headers that authenticate the client; none without a token, or with an empty one.
 
     Raises:
         ConfigurationError: no header can carry the token, which is not shown.
     """
-    if token is not None and (" " in token or not VISIBLE.fullmatch(token)):
+    if token and (" " in token or not VISIBLE.fullmatch(token)):
         raise ConfigurationError("The token has a blank, an end of line or a letter that is not of ASCII; strip what was read.")
-    return {} if token is None else {"Authorization": f"Bearer {token}"}
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _reason(why: httpx.Response | httpx.TransportError) -> str:

@@ -141,6 +141,11 @@ def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return made
 
 
+def _holds_floats(kind: pa.DataType) -> bool:
+    parts = [kind.field(place).type for place in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return bool(pa.types.is_floating(kind)) or any(map(_holds_floats, parts))
+
+
 def refuse_infinite(column: Any) -> None:
     """Refuse a column with numbers that JSON cannot represent; but allow NaN outside of lists, dicts and events, as null.
 
@@ -149,8 +154,10 @@ def refuse_infinite(column: Any) -> None:
     """
     if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
         raise ValueError("it is infinite")
-    if pa.types.is_nested(column.type) and not is_writable(column.to_pylist(maps_as_pydicts="strict")):
-        raise ValueError("it holds NaN or infinity")
+    if pa.types.is_nested(column.type) and _holds_floats(column.type):
+        values = column.to_pylist(maps_as_pydicts="strict")
+        if not is_writable(values):
+            raise ValueError("it holds NaN or infinity")
 
 
 def refuse_beyond(column: pa.Array) -> None:

@@ -9,6 +9,7 @@ from penstock.app.duration import Duration, seconds_of
 from penstock.app.spelling import did_you_mean
 from penstock.engine.running.options import RunOptions
 from penstock.errors import ConfigurationError
+from penstock.storage.place import on_disk
 
 DURATIONS = ("duration", "trigger", "checkpoint_every")
 """Options of `RunOptions` that are durations, which may be written as texts."""
@@ -101,7 +102,7 @@ def divided(words: Mapping[str, Any]) -> tuple[RunOptions, Companions]:
             values[name] = seconds_of(f"--{name.replace('_', '-')}", values[name])
     for name in PATHS:
         if values.get(name) is not None:
-            values[name] = Path(values[name])
+            values[name] = on_disk("--spool", values[name]) if name == "spool" else Path(values[name])
     for name, usual in (("ui", 8471), ("otlp", "")):
         if values.get(name) is True:
             values[name] = usual

@@ -36,7 +36,9 @@ def files_of(path: Path) -> list[Path]:
         return [path]
     if (path / PROGRESS).exists():
         return [path / PROGRESS]
-    runs = sorted(part.name for part in path.iterdir() if (part / MANIFEST).exists())
+    runs = sorted(part.name for part in path.iterdir() if (part / MANIFEST).exists() and (part / PROGRESS).exists())
+    if len(runs) == 1:
+        return [path / runs[0] / PROGRESS]
     if runs:
         raise SourceError(f"{path} holds {len(runs)} runs ({', '.join(runs[:5])}): name one of them, as {path / runs[0]}.")
     parts = [part for part in path.rglob("*") if part.is_file() and not _is_hidden(part.relative_to(path))]

@@ -114,6 +114,8 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.costs: dict[tuple[float, float], float] = {}
+        self.unknown = False
+        """Whether a gate was left out because its quantiles are not known."""
 
     def cost(self, threshold: float, delay: float) -> float:
         """The cost of a gate; infinite if it misses a limit, or if the gate or its quantile cannot be solved."""
@@ -134,8 +136,9 @@ class _Search:
         if self.max_quantile is not None:
             try:
                 late = state.survival(self.max_quantile[1]) > 1 - self.max_quantile[0]
-            except NotSolvableError:
-                late = True
+            except NotSolvableError:  # the cap binds; at most mean / t of the rows take longer than t (Markov)
+                late = state.mean_latency > (1 - self.max_quantile[0]) * self.max_quantile[1]
+                self.unknown = self.unknown or late
             if late:
                 return math.inf
         return state.cost(self.holding_cost, self.transfer_cost)
@@ -159,9 +162,12 @@ class _Search:
                 break
         cost = self.costs[threshold, delay]
         if math.isinf(cost):
-            raise ConfigurationError(
-                "No threshold and delay meets the limit on the latency; allow more, or give the server a higher capacity."
+            met = (
+                "is known to meet the limit, as the cap binds, where only simulate() tells quantiles: raise it"
+                if self.unknown
+                else "meets the limit on the latency; allow more"
             )
+            raise ConfigurationError(f"No threshold and delay {met}, or give the server a higher capacity.")
         server = replace(self.server, threshold=threshold, delay=delay)
         profile = tuple((*gate, gate_cost) for gate, gate_cost in sorted(self.costs.items()) if math.isfinite(gate_cost))
         return GateOptimum(server, cost, server.solve(), profile)

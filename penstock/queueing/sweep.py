@@ -86,16 +86,19 @@ def point(
 ) -> dict[str, Value]:
     """Solve the server at one setting, and return a row of a table: parameters, then predictions in seconds and per second.
 
-    The row of an unstable setting has only the parameters and ``"stable": 0``.
+    The row of an unstable setting has only the parameters and ``"stable": 0``; figures that cannot be solved are left out.
     """
     try:
         changed: Model = replace(server, **setting)  # type: ignore[type-var]  # models are dataclasses
         solution = solve(changed)
     except UnstableServerError:
         return {**setting, "stable": 0}
+    except NotSolvableError:  # the settings that can be solved are told
+        return {**setting, "stable": 1}
     result: dict[str, Value] = {**setting, "stable": 1, **figures_of(solution, solution.BRIEF)}
-    with suppress(NotSolvableError):  # the other figures of the setting are known
-        result |= {f"p{100 * p:g}": solution.quantile(p) for p in quantiles}
+    for p in quantiles:
+        with suppress(NotSolvableError):
+            result[f"p{100 * p:g}"] = solution.quantile(p)
     if holding_cost is not None and transfer_cost is not None:
         result["cost"] = solution.cost(holding_cost, transfer_cost)
     return result

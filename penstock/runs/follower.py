@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -81,6 +82,8 @@ class Follower:
         self.moves: list[MoveRecord] = []
         self.groups: dict[str, GroupSeen] = {}
         self._former: set[str] = set()
+        self._damage: str | None = None
+        """What was wrong with a ledger; its counts are too low until the file is replaced."""
         self._decode = msgspec.json.Decoder(BatchRecord).decode
         self._tails = {name: FileTail(run / name) for name in (PROGRESS, STARTS, DECISIONS, MOVES)}
         self._takers: dict[str, tuple[Callable[[bytes], None], Callable[[], None]]] = {
@@ -109,14 +112,14 @@ class Follower:
             self._find_groups()
         counted = False
         for group in self.groups.values():
-            for line in group.tail.lines(group.forget):
+            for line in group.tail.lines(partial(self._forget, group)):
                 try:
                     group.take(self._decode(line))
                 except msgspec.DecodeError as error:
-                    raise SourceError(
-                        f"A line of the ledger of {self.run} is damaged ({error}): put it back from a copy."
-                    ) from error
+                    self._damage = f"A line of the ledger of {self.run} is damaged ({error}): put it back from a copy."
                 counted = news = True
+        if self._damage is not None:
+            raise SourceError(self._damage)
         if counted:
             self.totals = Totals()
             for group in self.groups.values():
@@ -130,6 +133,11 @@ class Follower:
             report = report_of_run(self.run)
             news, self.report = news or report != self.report, report
         return news
+
+    def _forget(self, group: GroupSeen) -> None:
+        """Read a group's ledger from the beginning, as the file was replaced."""
+        group.forget()
+        self._damage = None
 
     def _take_progress(self, line: bytes) -> None:
         progress = json.loads(line)

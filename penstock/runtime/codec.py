@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 from typing import Any
 
 import msgspec
@@ -178,7 +178,8 @@ class Codec:
         """Return an event from values of which some may be texts of others; `convert` then takes the text null for None."""
         event = convert(values, self.event_type, strict=False)
         for name, annotation in self._may_read_null.items():
-            if (value := values.get(self.names[name])) is not None:
+            value = values.get(self.names[name])
+            if value is not None and (not isinstance(value, str) or value.lower() == "null"):
                 with suppress(msgspec.ValidationError):  # within it is another value that is a text
                     event = msgspec.structs.replace(event, **{name: convert(value, annotation)})
         return event
@@ -263,13 +264,12 @@ def _fitting(fields: dict[str, Any]) -> Callable[[Any], bool]:
 
 
 ZONED = " and (event.{0}.tzinfo is utc or on_the_minute(event.{0}))"
-MINUTE = timedelta(minutes=1)
 
 
 def _on_the_minute(moment: datetime | time) -> bool:
     """Whether a time's offset from UTC is whole minutes, or it has none; in JSON msgspec rounds others."""
     offset = moment.utcoffset()
-    return offset is None or not offset % MINUTE
+    return offset is None or not (offset.seconds % 60 or offset.microseconds)
 
 
 def _elsewhere(event_type: type[Event]) -> Callable[[Any], bool] | None:

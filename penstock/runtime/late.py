@@ -9,7 +9,7 @@ from penstock.app.element import Element
 from penstock.app.joins import Joining, Once
 from penstock.app.stepwise import field_of
 from penstock.app.stream import Source, Stream
-from penstock.app.window.windowing import microseconds, moment, of_watermark
+from penstock.app.window.windowing import microseconds, of_watermark
 from penstock.errors import LateEventError
 from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.stage import Stage
@@ -29,7 +29,8 @@ class Latecomers:
     def refuse_all(self, watermark: float | None, fired: float | None, lineage: LineageColumns, row_of: Row) -> set[int]:
         """Find and count late events; returns the rows of those that must not be handled, by their sources' policies.
 
-        Elements that judge lateness themselves, such as windows, are skipped.
+        Elements that judge lateness themselves, such as windows, are skipped. An event that is older, by the time by which a
+        join matches, than what the join may have dropped is late in part: it is matched with what is left.
 
         Args:
             fired: the watermark of the previous micro-batch, up to which joins have dropped what they held.
@@ -48,13 +49,7 @@ class Latecomers:
             for row in sorted({*range(len(lineage.time))}.difference(late)):
                 _, event = row_of(row)
                 reader = self._times.get(type(event))
-                if reader is not None and (time := microseconds(reader(event))) < mark:
-                    error = LateEventError(
-                        f"the event is of {moment(time).isoformat()}, and what it could match may have been dropped: the "
-                        f"watermark was {moment(mark).isoformat()}"
-                    )
-                    if self.refuse(row, error, lineage, row_of):
-                        refused.add(row)
+                self._tally.late_in_part += reader is not None and microseconds(reader(event)) < mark
         return refused
 
     def refuse(self, row: int, error: LateEventError, lineage: LineageColumns, row_of: Row) -> bool:

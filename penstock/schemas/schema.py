@@ -1,6 +1,5 @@
 """Schemas as schema registries store them, and what can be done with a schema of any format."""
 
-import builtins
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -16,7 +15,6 @@ from penstock.errors import EventSchemaError
 from penstock.extras import needs
 from penstock.kinds.coding import convert
 from penstock.kinds.event import Event
-from penstock.kinds.table import kinds
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 """The formats of schemas, by the names that schema registries use."""
@@ -113,7 +111,7 @@ def made_type(name: str, fields: Iterable[tuple[str, Any, Any]]) -> type[Event]:
     }  # msgspec copies an empty list or dict for each event
     body |= {"__annotations__": {names[field]: kind for field, kind, _ in ordered}, "__module__": __name__}
     renamed = {python: field for field, python in names.items() if python != field}
-    return new_class(_class_name(name), (Event,), {"rename": renamed or None}, lambda namespace: namespace.update(body))
+    return new_class(_similar(name), (Event,), {"rename": renamed or None}, lambda namespace: namespace.update(body))
 
 
 _ABSENT: WeakKeyDictionary[type[Event], frozenset[str]] = WeakKeyDictionary()
@@ -143,13 +141,6 @@ def _similar(name: str) -> str:
     if python[0].isdigit() or python.startswith("__"):
         python = f"field_{python.lstrip('_')}"
     return f"{python}_" if iskeyword(python) else python
-
-
-def _class_name(name: str) -> str:
-    """Return a name that a class can have, and that its source does not import."""
-    python = _similar(name)
-    taken = {"Event", "Literal", *(kind.python.__name__ for kind in kinds())}
-    return f"{python}_" if python in taken or hasattr(builtins, python) else python
 
 
 def zoned(moment: datetime) -> datetime:

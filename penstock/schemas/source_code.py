@@ -14,19 +14,21 @@ from penstock.kinds.event import Event, field_types
 
 def source_code(event_type: type[Event]) -> str:
     """Return the source of a module that declares an event type: imports, nested event types, and the type itself."""
-    names = _Names({name for kind in _within(event_type) for name in kind.__struct_fields__})
+    kinds = list(_within(event_type))
+    names = _Names({name for kind in kinds for name in kind.__struct_fields__}, {kind.__name__ for kind in kinds})
     bodies: dict[str, str] = {}
-    for kind in _within(event_type):
+    for kind in kinds:
         # Types of one name and the same fields are one class; of those with others the later ones get a number.
         for number in count(1):
             name = kind.__name__ if number == 1 else f"{kind.__name__}{number}"
             body = _class(kind, name, names)
-            is_free = name not in names.fields and (name != event_type.__name__ or kind is event_type)
+            is_free = kind is event_type or name not in names.fields | {event_type.__name__}
             if is_free and bodies.get(name, body) == body:
                 break
         bodies[name], names.events[kind] = body, name
     imports = [f"from {module} import {', '.join(sorted(imported))}" for module, imported in sorted(names.imported.items())]
-    head = "".join(f"{line}\n" for line in [*imports, *([""] if imports else []), "from penstock import Event"])
+    base = "from penstock import Event" if names.base == "Event" else f"from penstock import Event as {names.base}"
+    head = "".join(f"{line}\n" for line in [*imports, *([""] if imports else []), base])
     return head + "\n\n" + "\n\n".join(bodies.values())
 
 
@@ -34,11 +36,13 @@ class _Names:
     """How types are called in the source, where the name of a field hides that of a type within its class.
 
     Args:
-        fields: the names of all fields.
+        fields, classes: the names of all fields and of all classes.
     """
 
-    def __init__(self, fields: set[str]) -> None:
-        self.fields = fields
+    def __init__(self, fields: set[str], classes: set[str]) -> None:
+        self.fields, self._taken = fields, fields | classes
+        self.base = self._free("Event")
+        """The name of the base of all classes."""
         self.events: dict[type[Event], str] = {}
         self.imported: dict[str, set[str]] = {}
         """What is imported, by module."""
@@ -48,12 +52,15 @@ class _Names:
         if kind in self.events:
             return self.events[kind]
         module, name = str(kind.__module__), str(kind.__name__)
-        alias = name
-        while alias in self.fields:
-            alias += "_"
+        alias = self._free(name)
         if module != "builtins" or alias != name:
             self.imported.setdefault(module, set()).add(name if alias == name else f"{name} as {alias}")
         return alias
+
+    def _free(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        return name
 
 
 def _within(event_type: type[Event]) -> Iterator[type[Event]]:
@@ -81,7 +88,7 @@ def _class(kind: type[Event], name: str, names: _Names) -> str:
         lines.append(f"    {info.name}: {_spelled(annotations[info.name], names)}{default}\n")
         if info.name != info.encode_name:
             renamed[info.name] = info.encode_name
-    bases = f"Event, rename={renamed!r}" if renamed else "Event"
+    bases = f"{names.base}, rename={renamed!r}" if renamed else names.base
     return f"class {name}({bases}):\n{''.join(lines)}"
 
 

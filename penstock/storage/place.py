@@ -83,6 +83,20 @@ def absolute(place: str | Path) -> Path:
     return Path("/", *path.parts[1:])
 
 
+def on_disk(name: str, place: str | Path) -> Path:
+    """Return the path of a directory that must be on a disk of this machine.
+
+    Args:
+        name: of the option that it is given by.
+
+    Raises:
+        ConfigurationError: it is empty, or in a store.
+    """
+    if not str(place) or "://" in str(place):
+        raise ConfigurationError(f"{name} {str(place)!r}: name a directory on a disk of this machine.")
+    return Path(place)
+
+
 def real(path: Path) -> Path:
     """Return a path by the one name that all its spellings share, following links; one in a store as it is.
 

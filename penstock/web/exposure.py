@@ -33,7 +33,9 @@ class HostNames:
         self._names = {"localhost", *(name.lower() for name in names)}
         wrong = next((name for name in names if not (NAME.fullmatch(name) or _is_address(name))), None)
         if wrong is not None:
-            raise ConfigurationError(f"--allow-host {wrong}: give the name of a host alone, without a scheme or a port.")
+            raise ConfigurationError(
+                f"--allow-host {wrong}: give a host's name as browsers send it, without a scheme, a port or *."
+            )
         self._seen: dict[str, bool] = {}
 
     def has(self, host: str) -> bool:

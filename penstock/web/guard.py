@@ -10,7 +10,7 @@ from penstock.web.access import Access, Role
 from penstock.web.exposure import HostNames
 from penstock.web.problem import RequestProblem, refusal
 
-ORIGIN = re.compile(r"https?://[^/\s]+")
+ORIGIN = re.compile(r"null|(?!http://[^/]*:80$|https://[^/]*:443$)[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
 """An origin as browsers send it."""
 
 
@@ -36,7 +36,10 @@ class Guard:
         self._query, self._cookie = query, cookie
         wrong = next((origin for origin in origins if origin != "*" and not ORIGIN.fullmatch(origin)), None)
         if wrong is not None:
-            raise ConfigurationError(f"--allow-origin {wrong}: write scheme and host without a path, as https://shop.example.")
+            raise ConfigurationError(
+                f"--allow-origin {wrong}: write it as browsers send it, scheme and host in small letters, without a path and "
+                "the usual port, as https://shop.example."
+            )
 
     @property
     def is_open(self) -> bool:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from penstock import Event
-from penstock.adapter.body import BodyReader, Parsed
+from penstock.adapter.body import BodyReader, Malformed, Parsed
 from penstock.adapter.names import EventNames, unwrap
 from penstock.connectors.log import Request
 from penstock.web.problem import RequestProblem
@@ -98,9 +98,33 @@ def test_half_of_a_surrogate_pair_is_of_its_event_alone():
     assert (parsed.rows, [one.index for one in parsed.rejected]) == ([], [0])
 
 
-def test_an_id_and_a_key_are_one_too_many():
-    with pytest.raises(RequestProblem, match="give one of the two"):
-        EventNames("key", "d", Numbered, "")
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"key": "\\ud800", "events": [{"d": "a"}]}',
+        b'{"key": "a", "events": [{"d": "\\ud800"}], "more": 1}',
+        b'{"key": "a", "events": [{"d": "\\ud800"}]',
+        b'{"key": 5, "events": [{"d": "\\ud800"}]}',
+        b'{"key": "a", "events": [{"d": "\\ud800"}]} ,',
+        b'["\\ud800"]',
+    ],
+)
+def test_what_is_no_envelope_is_none_with_half_a_pair_either(message):
+    assert unwrap(message, Numbered)[0] is None
+
+
+def test_the_other_events_of_a_message_stay_as_they_are():
+    events = b'[ {"d":"12345678901234567.891", "n":1e2}, {"d":"\\ud800"}, {"d":"\xc3\xa9"}]'
+    key, found, _ = unwrap(b' { "key" : "k", "events": ' + events + b" } ", Numbered)
+    assert (key, found) == ("k", events)
+
+
+@pytest.mark.parametrize(
+    "body", [b'\xef\xbb\xbf[{"d":"a"}]', '[{"d":"a"}]'.encode("utf-16"), b'{"d": NaN}', b'{"d": "\\ud800"']
+)
+def test_a_body_that_is_not_json_is_no_event(body):
+    with pytest.raises(Malformed):
+        BodyReader(Numbered, 1000).read(body)
 
 
 @pytest.mark.parametrize("limit", [20, 30, 10_000])

@@ -64,16 +64,20 @@ def test_a_duration_that_is_none_names_its_option(capsys, command):
         (["run", "useless.py", "--adapter", "--spool", "hdfs://h/x"], "--spool 'hdfs://h/x': name a directory"),
         (["run", "useless.py", "--adapt", "--p95", "0"], "--p95 0 leaves no time"),
         (["observe", "useless.py", "--probe", "--seconds", "0"], "--seconds 0 leaves no time"),
-        (["adapter", "useless.py", "--allow-origin", "http://a.example/"], "--allow-origin http://a.example/: write scheme"),
-        (["adapter", "useless.py", "--allow-host", "a.example:8470"], "--allow-host a.example:8470: give the name"),
-        (["adapter", "useless.py", "--allow-host", "http://x/"], "--allow-host http://x/: give the name"),
+        (
+            ["adapter", "useless.py", "--allow-origin", "http://a.example/"],
+            "--allow-origin http://a.example/: write it as browsers send it",
+        ),
+        (["adapter", "useless.py", "--allow-host", "a.example:8470"], "--allow-host a.example:8470: give a host's name"),
+        (["adapter", "useless.py", "--allow-host", "http://x/"], "--allow-host http://x/: give a host's name"),
         (["ui", "useless.py"], "useless.py is no directory"),
-        (["ui", "nowhere"], "nowhere is no directory"),
+        (["status", "--runs", ""], "--runs is empty; name a directory"),
+        (["tune", RECORDING, "--p95", "0"], "--p95 0 leaves no time"),
         (["ui", "--save", "page.html", "--port", "1"], "--port belongs to a page that is served"),
         (["status", "one", "--runs", "."], "--runs says where all runs lie"),
         (["rescale", "runs/one", "--partitions", "2", "--runs", "."], "--runs belongs to the name of a run"),
         (["predict", ""], "Name a run, or a directory; the text is empty"),
-        *((["new", name], "must be letters") for name in ("é", "_", "-", "a-", "../b", "a/../b", "x" * 101)),
+        *((["new", name], "must be letters") for name in ("é", "_", "-", "a-", "..", "x" * 101)),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
@@ -85,6 +89,7 @@ def test_a_directory_of_several_runs_is_no_recording(capsys, directory):
     for name in ("one", "two"):
         (directory / "runs" / name).mkdir(parents=True)
         (directory / "runs" / name / "manifest.json").write_text("{}")
+        (directory / "runs" / name / "progress.jsonl").write_text("{}")
     assert "runs holds 2 runs (one, two): name one of them, as runs/one" in complaint(capsys, "observe", "runs")
 
 
@@ -92,6 +97,8 @@ def test_a_link_that_leads_nowhere_is_in_the_way(capsys, directory):
     (directory / "here").symlink_to("nowhere")
     assert "here exists already" in complaint(capsys, "new", "here")
     assert "cd 'my dir/foo'" in said(capsys, "new", "my dir/foo")
+    assert "Made b/" in said(capsys, "new", "a/../b")
+    assert not (directory / "a").exists()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,11 @@ def test_tokens_that_let_nobody_in_are_refused(directory, tokens, says):
 
 
 def test_origins_and_hosts_that_can_be_are_taken():
-    Guard(Access(), ("0.0.0.0", "::", "[::1]", "events.example", "my_host"), ("*", "https://a.example", "http://a.example:81"))
+    origins = ("*", "null", "https://a.example", "http://a.example:81", "chrome-extension://abc", "http://[::1]:3000")
+    Guard(Access(), ("0.0.0.0", "::", "[::1]", "events.example", "my_host"), origins)
+    for never in ("https://*.a.example", "http://a.example:80", "https://a.example:443", "https://A.example", "https://a/b"):
+        with pytest.raises(ConfigurationError, match="--allow-origin"):
+            Guard(Access(), (), (never,))
     assert HostNames(("a.example",)).has("a.example:8470")
 
 
@@ -135,4 +146,4 @@ def test_a_recording_that_is_one_run_is_still_one(directory):
     run.mkdir(parents=True)
     (run / "manifest.json").write_text("{}")
     (run / "progress.jsonl").write_text(json.dumps({}))
-    assert files_of(run) == [run / "progress.jsonl"]
+    assert files_of(run) == files_of(directory / "runs") == [run / "progress.jsonl"]

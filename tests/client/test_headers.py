@@ -7,7 +7,7 @@ from penstock.client.protocol import Post, headers_of
 from penstock.errors import ConfigurationError
 from penstock.planner.doors import Doors
 
-BAD = ["secret-token\n", "two words", "é", "", "a\nb"]
+BAD = ["secret-token\n", "two words", "é", "a\nb"]
 
 
 @pytest.mark.parametrize("token", BAD)
@@ -19,11 +19,14 @@ BAD = ["secret-token\n", "two words", "é", "", "a\nb"]
 def test_a_token_that_no_header_carries_is_refused_and_not_shown(token, use):
     with pytest.raises(ConfigurationError, match="The token has a blank") as caught:
         use(token)
-    assert not token.strip() or token.strip() not in str(caught.value).replace("a blank", "") or token == "é"
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["", " a", "a\nb", "é", "a "])
+def test_an_empty_token_is_none():
+    assert headers_of("") == headers_of(None) == {}
+
+
+@pytest.mark.parametrize("key", ["", " a", "a\nb", "é", "a ", "x" * 201])
 def test_a_key_that_no_header_carries_is_refused(key):
     with pytest.raises(ConfigurationError, match="key="):
         Post("Words", [], key, None)

@@ -91,6 +91,24 @@ def test_a_table_with_an_ordinary_key_is_taken(tmp_path):
     claimed(f"sqlite:{tmp_path}/t.sqlite", Latter, tmp_path, key=("n",))
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'CREATE TABLE "Out" (n integer PRIMARY KEY ON CONFLICT REPLACE, s text)',
+        'CREATE TABLE "Out" (n integer, s text, PRIMARY KEY (n) ON CONFLICT IGNORE)',
+        'CREATE TABLE "Out" (n integer PRIMARY KEY, s text UNIQUE COLLATE NOCASE)',
+        'CREATE TABLE "Out" (n integer COLLATE NOCASE, s text, PRIMARY KEY (n)) /* not ON CONFLICT IGNORE */',
+    ],
+)
+def test_a_table_that_loses_nothing_is_taken(statement, tmp_path):
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute(statement)
+    sink = claimed(f"sqlite:{tmp_path}/t.sqlite", Latter, tmp_path, key=("n",))
+    for batch, text in enumerate(("one", "other")):
+        sink.deliver("main", batch, stage(sink, [Latter(1, text)]))
+    assert sink.read() == [Latter(1, "other")]
+
+
 def test_fields_that_sqlite_takes_for_one_column_are_refused(tmp_path):
     class Twice(Event):
         a: int
@@ -98,6 +116,12 @@ def test_fields_that_sqlite_takes_for_one_column_are_refused(tmp_path):
 
     with pytest.raises(ConfigurationError, match="SQLite takes a and A for one column"):
         bound(f"sqlite:{tmp_path}/t.sqlite", Twice, tmp_path)
+
+    class Accents(Event):
+        é: int
+        É: int
+
+    claimed(f"sqlite:{tmp_path}/t.sqlite", Accents, tmp_path)
 
 
 @pytest.mark.parametrize("door", ["jsonl", "parquet"])

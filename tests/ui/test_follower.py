@@ -300,3 +300,22 @@ def test_it_says_which_partition_lags_and_names_one_that_lags_alone(runs, lag, l
 def test_a_saturated_run_names_its_element(runs):
     first = causes(Follower(runs / "keyed"), [Verdict("saturated", "It does not keep up.")], "running")[0]
     assert first.evidence == "It does not keep up. Counter takes 100% of the elements' time."
+
+
+def test_a_damaged_ledger_is_told_at_each_look_until_it_is_put_back(runs):
+    path = runs / "keyed" / "batches-main.jsonl"
+    kept = path.read_bytes()
+    follower = Follower(runs / "keyed")
+    last = list(records_in(path))[-1]
+    more = [msgspec.structs.replace(last, batch=last.batch + n, committed_us=last.committed_us + n) for n in (1, 2)]
+    lines = [msgspec.json.encode(more[0]), b"\0" * 30, msgspec.json.encode(more[1])]
+    with path.open("ab") as file:
+        file.write(b"".join(line + b"\n" for line in lines))
+    for _ in range(2):
+        with pytest.raises(SourceError, match="A line of the ledger of .* is damaged"):
+            follower.read()
+    draft = path.with_name("draft")
+    draft.write_bytes(kept)
+    draft.replace(path)
+    assert follower.read()
+    assert follower.totals.batches == len(list(records_in(path)))

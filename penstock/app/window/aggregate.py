@@ -136,7 +136,7 @@ def aggregate(
     if not mergeable and window.merges:
         raise TopologyError(f"Aggregate {name}: windows of {window} merge, so give fold() its merge=.")
     for each in key:
-        _refuse_unfit(name, into, each, field_types(source.event_type, annotated=True)[each], f"the key of {source.name}")
+        _refuse_unfit(name, into, each, field_types(source.event_type)[each], f"the key of {source.name}")
     for each in spans:
         _refuse_unfit(name, into, each, datetime, "the span of a window")
     # The reducers' states become the fields of a new class; all else that it needs are class attributes.
@@ -172,7 +172,7 @@ def aggregate(
 
 def _refuse_unfit(name: str, into: Stream[Any], field: str, given: Any, what: str) -> None:
     """Refuse a result whose field no value can fill, so that each result would be a dead letter."""
-    wanted = field_types(into.event_type, annotated=True)[field]
+    wanted = field_types(into.event_type)[field]
     if not may_fit(given, wanted):
         raise TopologyError(
             f"Aggregate {name}: {into.event_type.__name__}.{field} is of type {shown(wanted)}, and {what} is of type "

@@ -156,9 +156,10 @@ def _plot_sweep(path: Path, axes: list[Axis], points: list[dict[str, Value]]) ->
     stable = [p for p in points if p.get("stable")]
     if not stable:
         raise ConfigurationError("No setting of the sweep is stable, so there is nothing to draw.")
-    x_name, y_name = axes[-1].name, next(reversed(stable[0]))
+    fullest: dict[str, Value] = max(stable, key=len)
+    x_name, y_name = axes[-1].name, list(fullest)[-1]
     groups: dict[str, list[dict[str, Value]]] = {}
-    for p in stable:
+    for p in (p for p in stable if y_name in p):
         groups.setdefault(_named(p, axes[:-1]), []).append(p)
     style = "o" if all(x == round(x) for x in axes[-1].values if math.isfinite(x)) else "-"
     curves = [
@@ -169,7 +170,7 @@ def _plot_sweep(path: Path, axes: list[Axis], points: list[dict[str, Value]]) ->
     figure = y_name.replace("_", " ")
     title, marks = f"{figure[0].upper()}{figure[1:]} over the {x_name.replace('_', ' ')} (predicted)", list[Mark]()
     if y_name == "cost":
-        best = min(stable, key=lambda p: float(p["cost"]))
+        best = min((p for p in stable if "cost" in p), key=lambda p: float(p["cost"]))
         title = f"Least cost: {best['cost']:.4g} per second at {_named(best, axes)} (predicted)"
         if math.isfinite(float(best[x_name])):
             number = list(groups).index(_named(best, axes[:-1]))

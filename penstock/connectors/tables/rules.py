@@ -1,6 +1,6 @@
 """Refuses what tables cannot store. Workers apply some of these rules to record batches before they are staged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,14 +46,17 @@ def refuse_nested_key(sink: Sink, schema: pa.Schema) -> None:
         )
 
 
-def refuse_alike(sink: Sink, product: str, names: Sequence[str]) -> None:
+def refuse_alike(sink: Sink, product: str, names: Sequence[str], folded: Callable[[str], str] = str.lower) -> None:
     """Refuse fields whose names differ in case alone, for a product that takes them for one column.
+
+    Args:
+        folded: returns what all names that the product takes for one have in common.
 
     Raises:
         ConfigurationError: names the fields.
     """
-    lower = [name.lower() for name in names]
-    alike = [name for name in names if lower.count(name.lower()) > 1]
+    lower = list(map(folded, names))
+    alike = [name for name in names if lower.count(folded(name)) > 1]
     if alike:
         raise ConfigurationError(
             f"Sink {sink.name}: {product} takes {' and '.join(alike)} for one column; give the fields names that differ in "

@@ -20,6 +20,12 @@ from penstock.runtime.output import SinkFiles
 from penstock.storage import durable
 from penstock.storage.place import absolute, real
 
+
+def _folded(name: str) -> str:
+    """Return a name as SQLite compares it, by the case of ASCII's letters alone."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+
 OF_THE_FILE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_CORRUPT,
@@ -157,15 +163,23 @@ def _merging(cursor: Cursor, table: EventTable) -> Iterator[str]:
     """Yield what makes a table take one row for another, or drop or change it, without an error."""
     cursor.execute("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", (table.name,))
     for (statement,) in cursor.fetchall():
+        statement = re.sub(r"--[^\n]*|/\*.*?\*/", " ", statement, flags=re.DOTALL)
+        if table.key:  # of what the sink upserts by, its own statement says what happens
+            statement = re.sub(r"(?i)\bPRIMARY\s+KEY\s*(\([^)]*\))?\s*(ASC|DESC)?\s*ON\s+CONFLICT\s+\w+", " ", statement)
         for action in sorted({found.upper() for found in re.findall(r"(?i)\bON\s+CONFLICT\s+(IGNORE|REPLACE)\b", statement)}):
             yield f"a constraint of it is ON CONFLICT {action}, by which rows would vanish or change without an error"
     if table.key:
         cursor.execute(
-            "SELECT DISTINCT part.name, part.coll FROM pragma_index_list(?) one, pragma_index_xinfo(one.name) part "
-            "WHERE one.[unique] AND part.key AND part.coll <> 'BINARY'",
+            "SELECT one.name, part.name, part.coll FROM pragma_index_list(?) one, pragma_index_xinfo(one.name) part "
+            "WHERE one.[unique] AND part.key",
             (table.name,),
         )
-        for name, collation in cursor.fetchall():
+        parts = cursor.fetchall()
+        of_the_key = {index for index, _, _ in parts if {name for other, name, _ in parts if other == index} == {*table.key}}
+        for index, name, collation in parts:
+            kind = table.kinds.get(name)
+            if index not in of_the_key or collation == "BINARY" or (kind is not None and kind.sqlite != "text"):
+                continue
             yield f"column {name} of a unique index is of collation {collation}, which takes different keys for one"
 
 
@@ -214,7 +228,8 @@ def _changed(row: Row, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> l
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nan.__name__}"
-    rules.refuse_alike(sink, "SQLite", sink.stream.event_type.__struct_fields__)
+    names = sink.stream.event_type.__struct_fields__
+    rules.refuse_alike(sink, "SQLite", names, _folded)
     files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule, wide=True)
     return TableSink(sink, Sqlite(absolute(uri.place)), options.get("table"), files, options.get("fresh"))
 
