@@ -3,7 +3,7 @@
     python benchmarks/nexmark/beside.py [--only flink] [--query q05] [--events 300000] [--rounds 2] [--output DIRECTORY]
 
 Bytewax and Flink get an environment of their own below data/nexmark, which needs the network for the first time, and Flink a
-Java. What has been measured is kept in DIRECTORY, so that the same command goes on after Ctrl-C.
+Java. What has been measured, an engine at a time, is kept in DIRECTORY, so that the same command goes on after Ctrl-C.
 """
 
 import argparse
@@ -107,15 +107,14 @@ def contend(
     with (inputs.parent / f"{engine}.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("{"):
-                said = json.loads(line)
-                query = said["query"]
-                want, have = wanted(query, given), rows_of(query, place / query)
-                rate = warm(said["progress"]) if "progress" in said else read_by(query, given) / said["seconds"]
-                yield query, {"missing": (want - have).total(), "extra": (have - want).total(), "rows_per_s": rate}
+        answers = [json.loads(line) for line in process.stdout if line.startswith("{")]
         if process.wait():
             sys.exit(f"{engine} has failed; {inputs.parent / f'{engine}.log'} has the reason.")
+    for said in answers:  # only now, as comparing takes a core for as long as a query
+        query = said["query"]
+        want, have = wanted(query, given), rows_of(query, place / query)
+        rate = warm(said["progress"]) if "progress" in said else read_by(query, given) / said["seconds"]
+        yield query, {"missing": (want - have).total(), "extra": (have - want).total(), "rows_per_s": rate}
 
 
 def warm(progress: Sequence[dict[str, Any]]) -> float:

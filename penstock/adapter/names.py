@@ -145,7 +145,7 @@ def _divided(text: str) -> dict[str, bytes]:
     while (mark := _MARKS.match(text, place)) and mark[1] == ("," if parts else "{"):
         name, end = read(text, mark.end())
         colon = _MARKS.match(text, end)
-        if colon is None or colon[1] != ":":
+        if not isinstance(name, str) or colon is None or colon[1] != ":":
             break
         _, place = read(text, colon.end())
         parts[name] = text[colon.end() : place].encode()

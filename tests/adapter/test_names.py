@@ -107,6 +107,11 @@ def test_half_of_a_surrogate_pair_is_of_its_event_alone():
         b'{"key": 5, "events": [{"d": "\\ud800"}]}',
         b'{"key": "a", "events": [{"d": "\\ud800"}]} ,',
         b'["\\ud800"]',
+        b'{[1]: "\\ud800"}',
+        b'{{}: "\\ud800", "key": "a"}',
+        b'{"key": "a" "events": ["\\ud800"]}',
+        b'{"\\ud800"}',
+        b'{"\\ud800":',
     ],
 )
 def test_what_is_no_envelope_is_none_with_half_a_pair_either(message):

@@ -46,7 +46,12 @@ DURATIONS = [
 ]
 
 
-@pytest.mark.parametrize("command", DURATIONS, ids=" ".join)
+def shown(part):
+    """A command without the directory of this tree."""
+    return " ".join(part).replace(str(Path(RECORDING).parent), "") if isinstance(part, list) else ""
+
+
+@pytest.mark.parametrize("command", DURATIONS, ids=shown)
 def test_a_duration_that_is_none_names_its_option(capsys, command):
     option = command[-2]
     more = ["--real-time"] if option == "--checkpoint-every" else []
@@ -79,7 +84,7 @@ def test_a_duration_that_is_none_names_its_option(capsys, command):
         (["predict", ""], "Name a run, or a directory; the text is empty"),
         *((["new", name], "must be letters") for name in ("é", "_", "-", "a-", "..", "x" * 101)),
     ],
-    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+    ids=shown,
 )
 def test_a_useless_value_is_refused(capsys, command, says):
     assert says in complaint(capsys, *command)

@@ -2,8 +2,6 @@
 
 from collections import defaultdict
 
-from msgspec import field
-
 from penstock import App, Event, ProcessingElement
 
 
@@ -27,8 +25,10 @@ app.sink("Baskets", baskets, key="customer")
 
 @app.element(puts, key="customer", emits=baskets)
 class Baskets(ProcessingElement):
-    pieces: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    pieces: dict[str, int] = {}
 
     def on_event(self, put):
+        if not self.pieces:
+            self.pieces = defaultdict(int)
         self.pieces[put.article] += put.pieces
         yield baskets(self.key, len(self.pieces), sum(self.pieces.values()))
