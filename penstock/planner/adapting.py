@@ -173,7 +173,8 @@ class Adapting:
         if self._began is None or now - self._looked < LOOK_EVERY_S:
             return None
         self._looked = now
-        self._keep_gates()
+        if not self._keep_gates():  # what did not arrive while the adapter was away says nothing of the rate of its clients
+            self._planned_at = now
         try:
             decision = self._look(now)
         except PenstockError:  # too little has been observed yet
@@ -191,14 +192,18 @@ class Adapting:
         self._trigger = change.trigger
         self._changed_at = self._clock()
 
-    def _keep_gates(self) -> None:
-        """Give the doors the gates that were decided; if the adapter is away, the next call tries again."""
+    def _keep_gates(self) -> bool:
+        """Give the doors the gates that were decided, and return whether they had them.
+
+        If the adapter is away, the next call tries again.
+        """
         if self._doors is None or self._dry_run:
-            return
+            return True
         try:
-            self._doors.keep(self._gates)
+            return not self._doors.keep(self._gates)
         except SourceError as error:
             self._note_fault(str(error), self._clock())
+            return False
 
     def _look(self, now: float) -> Decision | None:
         """Evaluate the run once; returns the decision that was recorded, or None where there was nothing to decide."""

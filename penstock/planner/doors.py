@@ -75,21 +75,23 @@ class Doors:
         now = self._told(stream, "gate", _Told)
         return TransferGate(now.batch_size, now.flush_timer_s)
 
-    def keep(self, gates: Mapping[str, TransferGate]) -> None:
-        """Set the gates of the streams where they differ, as after a restart of the adapter.
+    def keep(self, gates: Mapping[str, TransferGate]) -> bool:
+        """Set the gates of the streams where they differ, as after a restart of the adapter; whether any differed.
 
         Raises:
             SourceError: the adapter does not answer, or refuses to.
         """
-        failed: SourceError | None = None
+        differed, failed = False, None
         for stream, gate in gates.items():
             try:
                 if self.gate(stream) != gate:
+                    differed = True
                     self._asked("PUT", stream, "gate", msgspec.to_builtins(gate))
             except SourceError as error:  # the other streams are set all the same
                 failed = failed or error
         if failed is not None:
             raise failed
+        return differed
 
     def _told(self, stream: str, of: str, kind: type[Told]) -> Told:
         """Ask the adapter for a resource of a stream, decoded.

@@ -1,6 +1,7 @@
 """The model of the adapter's door beside closed forms, and the doors of a real adapter, chosen and kept."""
 
 import json
+import math
 import time
 
 import httpx
@@ -82,7 +83,9 @@ class Kept:
         return {"Rows": door(gate=self.gates.get("Rows", self._gate), request_rate=1000.0, fixed=0.004)}
 
     def keep(self, gates):
+        differed = self.gates != {**self.gates, **gates}
         self.gates.update(gates)
+        return differed
 
 
 def steered(directory, doors, **options):
@@ -129,6 +132,25 @@ def test_a_door_whose_clients_wait_for_their_answers_is_left_alone(tmp_path):
     assert all(not one.doors or one.doors == reverted.doors for one in decisions(tmp_path) if one.time > reverted.time)
 
 
+@pytest.mark.slow
+def test_an_adapter_that_dies_after_a_change_is_no_sign_of_waiting_clients(tmp_path):
+    """Its gate is given again, and what did not arrive while it was away is not compared with the rate before."""
+
+    class Mortal(Kept):
+        dies_at = 58.0
+
+        def keep(self, gates):
+            if run.now > self.dies_at:
+                self.gates, self.dies_at = {"Rows": TransferGate()}, math.inf
+            return super().keep(gates)
+
+    run = Simulated(tmp_path, TARGET, rate=lambda at: 200 if 46 < at < 60 else 1000)
+    run.adapting._doors = doors = Mortal()
+    run.run(100)
+    assert [one.kind for one in decisions(tmp_path)][:2] == ["apply", "check"]
+    assert doors.gates == in_force(tmp_path).doors != {"Rows": TransferGate()}
+
+
 def test_a_dry_run_leaves_the_door_alone(tmp_path):
     doors = Kept()
     steered(tmp_path, doors, dry_run=True)
@@ -152,7 +174,8 @@ def test_a_real_adapters_doors_are_measured_and_set(adapter):
     assert 0 < seen.fixed < 1
     transfers = adapter.get("/streams/Words/transfers").json()
     assert (transfers["transfers"], transfers["events"]) == (30, 60)
-    doors.keep({"Words": TransferGate(2_000, 0.25)})
+    assert doors.keep({"Words": TransferGate(2_000, 0.25)})
+    assert not doors.keep({"Words": TransferGate(2_000, 0.25)})
     assert doors.gate("Words") == TransferGate(2_000, 0.25)
     began = time.monotonic()
     adapter.post(json.dumps([{"text": "late"}]))
