@@ -89,7 +89,6 @@ def allocate(
       penstock allocate runs/divisibility --resources 2
     """
     from penstock.allocation import allocate as allocated
-    from penstock.allocation import least_resources
 
     if draw is not None:  # refuse an unknown format before the search
         from penstock.allocation.drawing import draw_graph, require_picture
@@ -114,12 +113,7 @@ def allocate(
             raise ConfigurationError(
                 "--for-cost finds the number of resources; give no --resources, --compare, --present or --move-price."
             )
-        with _bar() as advance:
-            least = least_resources(shape, for_cost, method=method, progress=advance, **options)
-        chosen = least.allocation
-        note = "" if least.optimal else f"; whether {least.fewest} could be enough is not known"
-        headline = f"{least.resources} resources are enough for a cost of {for_cost:g}{note}."
-        answer = chosen.to_json() | {"resources": least.resources, "fewest": least.fewest}
+        chosen, headline, answer = _fewest(shape, for_cost, method, options)
     else:
         where = _resources(resources, extra)
         options["move_price"] = given["move_price"]
@@ -139,6 +133,17 @@ def allocate(
     _show(chosen, headline, explain)
     if draw is not None:
         echo(f"Wrote {draw}.")
+
+
+def _fewest(shape: StreamGraph, cost: float, method: str, options: Mapping[str, Any]) -> tuple[Allocation, str, dict[str, Any]]:
+    """The allocation to the fewest equal resources that are enough for a cost, a sentence that says so, and both as JSON."""
+    from penstock.allocation import least_resources
+
+    with _bar() as advance:
+        least = least_resources(shape, cost, method=method, progress=advance, **options)
+    note = "" if least.optimal else f"; whether {least.fewest} could be enough is not known"
+    headline = f"{least.resources} resources are enough for a cost of {cost:g}{note}."
+    return least.allocation, headline, least.allocation.to_json() | {"resources": least.resources, "fewest": least.fewest}
 
 
 def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
@@ -188,6 +193,8 @@ def _capacities(text: str) -> float | dict[str, float]:
             return float(text)
         pairs = [part.split("=") for part in text.split(",")]
         capacities = {name.strip(): float(capacity) for name, capacity in pairs}
+        if "" in capacities:
+            raise ValueError("a resource without a name")
     except ValueError:
         raise ConfigurationError(f'--resources is {text!r}; give a number, or capacities as "big=4,small=1".') from None
     if len(capacities) < len(pairs):
@@ -203,11 +210,15 @@ def _constraints(extra: Mapping[str, Any], given: Mapping[str, Any]) -> Constrai
         raise ConfigurationError('In JSON "pinned" is {task: resource}; "together" and "apart" are [[task, task]].')
     for pin in given["pin"]:
         task, equals, place = pin.partition("=")
-        if not equals:
+        if not (task and equals and place):
             raise ConfigurationError(f"--pin is {pin!r}; give TASK=RESOURCE.")
         if pinned.get(task, place) != place:
             raise ConfigurationError(f"--pin: {task} is pinned to {pinned[task]} and to {place}; pin it once.")
         pinned = {**pinned, task: place}
+    for key in ("together", "apart"):
+        for text in given[key]:
+            if len(set(text.split(","))) < 2:
+                raise ConfigurationError(f"--{key} is {text!r}, which is about one task; give two or more: TASK,TASK.")
     sets = {key: [*extra.get(key, []), *(text.split(",") for text in given[key])] for key in ("together", "apart")}
     return Constraints(pinned, **sets)
 

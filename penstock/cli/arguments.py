@@ -1,5 +1,6 @@
 """Arguments of several commands: places, NAME=VALUE pairs, latency bounds, and applications with their own parameters."""
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -39,6 +40,16 @@ class SpoolType(click.ParamType[Path]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         return on_disk("--spool", value)
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers without infinity, and without NaN, which no bound refuses."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not finite.", param, ctx)
+        return number
 
 
 class RunPlace(DirectoryType):

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from penstock.bench.s4.cells import Scale, cells_of
+from penstock.cli.arguments import FiniteRange, refuse_given
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 
@@ -29,7 +30,7 @@ def bench() -> None:
     metavar="DIRECTORY",
     help="For cells/, cells.parquet, report.md and report.html; cells that are there are kept.",
 )
-@click.option("--cpu", type=click.FloatRange(0.1, 64), default=0.5, show_default=True, help="Cores' worth of each node.")
+@click.option("--cpu", type=FiniteRange(0.1, 64), default=0.5, show_default=True, help="Cores' worth of each node.")
 @click.option("--memory", type=click.IntRange(min=512), default=1536, show_default=True, help="Megabytes of each node.")
 @click.option("--isolated/--loopback", default=None, help="Insist on network namespaces, or do without.")
 @click.option("--master", metavar="URL", help="Measure a cluster that exists, whose nodes are not killed.")
@@ -43,6 +44,8 @@ def s4(scale: Scale, output: Path, cpu: float, memory: int, isolated: bool | Non
     Example:
       penstock bench s4 --quick --output s4
     """
+    if master is not None:
+        refuse_given("limits nodes of this command's own, and --master names others: leave one of them out", "cpu", "isolated")
     from penstock.bench.s4.campaign import campaign
     from penstock.bench.s4.search import searches_of
     from penstock.engine.running.watch import interruptible

@@ -13,6 +13,7 @@ from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, setting_of, setting_options
+from penstock.errors import ConfigurationError
 from penstock.kinds.coding import finite
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def predict(
     calibration = calibrate(observed(sources, query, recorded_cores))
     if following is not None:
         calibration = calibration.following(observed((following,), query), now=time.time())
-    prediction = calibration.predict(setting_of(given), method=method)
+    setting = setting_of(given)
+    if setting.max_delay is not None and (calibration.complete(setting).min_rows or 1) <= 1:
+        raise ConfigurationError("--max-delay is how long rows wait for --min-rows, and there is none; give both.")
+    prediction = calibration.predict(setting, method=method)
     if as_json:
         echo(json.dumps(finite(prediction.to_json()), indent=2))
         return

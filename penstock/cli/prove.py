@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from penstock.app.topology import Topology
-from penstock.cli.arguments import AppCommand, loaded, pairs, refuse_given
+from penstock.cli.arguments import AppCommand, FiniteRange, loaded, pairs, refuse_given
 from penstock.cli.bar import Bar
 from penstock.cli.echo import echo
 from penstock.cli.proving import prove_query
@@ -31,9 +31,7 @@ from penstock.extras import needs
 )
 @click.option("--seed", default=0, show_default=True, help="Of what is drawn.")
 @click.option("--tries", default=240, show_default=True, type=click.IntRange(1), metavar="N", help="Stop after so many runs.")
-@click.option(
-    "--seconds", type=click.FloatRange(1), metavar="S", help="Stop after so long; 20, or 60 with --query, unless given."
-)
+@click.option("--seconds", type=FiniteRange(1), metavar="S", help="Stop after so long; 20, or 60 with --query, unless given.")
 @click.option("--query", metavar="FILE.py:build", help="Prove a Structured Streaming query of your own, on Spark.")
 @click.option(
     "--html",

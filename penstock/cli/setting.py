@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.app.duration import above_zero, seconds_of
-from penstock.cli.arguments import RECORDING
+from penstock.cli.arguments import RECORDING, FiniteRange
 from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def recordings(command: Command) -> Command:
     """Add the arguments that name the recordings, and a query of them, to a command."""
     for decorate in (
-        click.option(
-            "--recorded-cores", type=click.FloatRange(min=1), metavar="N", help="The query's cores, where not recorded."
-        ),
+        click.option("--recorded-cores", type=FiniteRange(1), metavar="N", help="The query's cores, where not recorded."),
         click.option("--query", metavar="NAME", help="Which query, where a recording has several."),
         click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=RECORDING),
     ):

@@ -82,7 +82,7 @@ def shown(answer: Tuning) -> str:
         trigger = answer.today.setting.interval
         low, high = answer.today.band(answer.target.name)
         lines.append(
-            f"            {answer.target.name} {getattr(answer.today, answer.target.name):.2f} s ({low:.2f} to {high:.2f} in "
+            f"  unchanged {answer.target.name} {getattr(answer.today, answer.target.name):.2f} s ({low:.2f} to {high:.2f} in "
             f"90%; predicted) at a trigger of {trigger:g} s and {rounded(answer.today.rate)} rows/s"
         )
     lines += [f"  limits    {verdict}" for verdict in answer.verdicts]

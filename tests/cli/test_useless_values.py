@@ -31,6 +31,7 @@ app.sink("Out", app.source("Words", Word))
 def directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "useless.py").write_text(APP)
+    (tmp_path / "graph.json").write_text('{"tasks": {"a": 1, "b": 2}, "transfers": [["a", "b", 1]]}')
     return tmp_path
 
 
@@ -81,6 +82,15 @@ def test_a_duration_that_is_none_names_its_option(capsys, command):
         (["ui", "--save", "page.html", "--port", "1"], "--port belongs to a page that is served"),
         (["status", "one", "--runs", "."], "--runs says where all runs lie"),
         (["rescale", "runs/one", "--partitions", "2", "--runs", "."], "--runs belongs to the name of a run"),
+        (["predict", RECORDING, "--max-delay", "5s"], "--max-delay is how long rows wait for --min-rows, and there is none"),
+        (["allocate", "graph.json", "-r", "a=1,=2"], "--resources is 'a=1,=2'; give a number, or capacities"),
+        (["allocate", "graph.json", "-r", "2", "--together", "a"], "--together is 'a', which is about one task"),
+        (["allocate", "graph.json", "-r", "2", "--apart", "a,a"], "--apart is 'a,a', which is about one task"),
+        (["allocate", "graph.json", "-r", "a=1,b=2", "--pin", "a="], "--pin is 'a='; give TASK=RESOURCE"),
+        (["bench", "s4", "--cpu", "nan"], "nan is not finite"),
+        (["bench", "s4", "--master", "spark://h:7077", "--cpu", "1"], "--cpu limits nodes of this command's own"),
+        (["prove", "useless.py", "--seconds", "inf"], "inf is not finite"),
+        (["tune", RECORDING, "--p95", "5s", "--recorded-cores", "nan"], "nan is not finite"),
         (["predict", ""], "Name a run, or a directory; the text is empty"),
         *((["new", name], "must be letters") for name in ("é", "_", "-", "a-", "..", "x" * 101)),
     ],
