@@ -13,11 +13,11 @@ import numpy as np
 from numba import njit
 
 from penstock.allocation.arcs import Floats, Ints, longest
-from penstock.allocation.problem import Problem, put, unit_sums
+from penstock.allocation.problem import Problem, Sums, put, unit_sums
 
 
 @njit(cache=True)
-def _least_left(problem, tied, order, depth, heavy, crowd):  # type: ignore[no-untyped-def]
+def _least_left(problem, tied, order, depth, sums):  # type: ignore[no-untyped-def]
     """Lower bound on what the open units add to the average path cost, each on its cheapest resource."""
     total = 0.0
     places = len(problem.speeds)
@@ -28,7 +28,7 @@ def _least_left(problem, tied, order, depth, heavy, crowd):  # type: ignore[no-u
             if problem.pinned[unit] >= 0 and problem.pinned[unit] != place:
                 continue
             added = (
-                tied[0, unit] * (1 + crowd[place] + tied[1, unit]) - tied[2, unit] + heavy[place] * tied[1, unit]
+                tied[0, unit] * (1 + sums.crowd[place] + tied[1, unit]) - tied[2, unit] + sums.heavy[place] * tied[1, unit]
             ) / problem.speeds[place]
             if added < least:
                 least = added
@@ -57,6 +57,40 @@ def _path_bound(problem, place, crowd, own, fastest, cost, reach):  # type: igno
 
 
 @njit(cache=True)
+def _restored(problem, order, tied, depth, place, sums, used, moved_at):  # type: ignore[no-untyped-def]
+    """Fill the sums, the units on every resource and the tasks moved per depth for the placement at which a search stopped."""
+    moved = 0
+    for position in range(min(depth + 1, len(order))):
+        unit = order[position]
+        resource = place[problem.unit_tasks[problem.unit_begin[unit]]]
+        if resource < 0:  # the last unit may or may not be placed
+            break
+        put(tied, unit, resource, 1.0, sums)
+        used[resource] += 1
+        for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
+            moved += problem.home[task] != -1 and problem.home[task] != resource
+        moved_at[position + 1] = moved
+
+
+@njit(cache=True)
+def _next_fitting(problem, place, used, unit, resource):  # type: ignore[no-untyped-def]
+    """The first resource from ``resource`` on that pins, aparts and symmetry allow a unit; their number if there is none."""
+    places = len(problem.speeds)
+    while resource < places:
+        fits = problem.pinned[unit] < 0 or problem.pinned[unit] == resource
+        if fits and used[resource] == 0:  # of empty resources of one kind only the first is tried
+            for other in range(resource):
+                fits &= used[other] > 0 or problem.kinds[other] != problem.kinds[resource]
+        for position in range(problem.apart_begin[unit], problem.apart_begin[unit + 1]):
+            other = problem.apart_units[position]
+            fits &= place[problem.unit_tasks[problem.unit_begin[other]]] != resource
+        if fits:
+            break
+        resource += 1
+    return resource
+
+
+@njit(cache=True)
 def branch(problem, order, tied, least_crowd, state, place, best_place, best, nodes):  # type: ignore[no-untyped-def]
     """Continue the search for a number of placements.
 
@@ -76,23 +110,11 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
     places, units = len(problem.speeds), len(order)
     network = problem.network
     cost, reach = np.empty(len(network.task)), np.empty(network.nodes)
-    crowd, heavy, drag = np.zeros(places), np.zeros(places), np.zeros(places)
-    used = np.zeros(places, np.int64)
+    sums = Sums(np.zeros(places), np.zeros(places), np.zeros(places))
+    used, moved_at = np.zeros(places, np.int64), np.zeros(units + 1, np.int64)
     fastest = problem.speeds.max()
     depth = state[units]
-    # Restore the sums of the placement at which the search stopped.
-    moved = 0
-    moved_at = np.zeros(units + 1, np.int64)
-    for position in range(min(depth + 1, units)):
-        unit = order[position]
-        resource = place[problem.unit_tasks[problem.unit_begin[unit]]]
-        if resource < 0:  # the last unit may or may not be placed
-            break
-        put(tied, unit, resource, 1.0, heavy, crowd, drag)
-        used[resource] += 1
-        for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
-            moved += problem.home[task] != -1 and problem.home[task] != resource
-        moved_at[position + 1] = moved
+    _restored(problem, order, tied, depth, place, sums, used, moved_at)
     for _ in range(nodes):
         if depth < 0:
             break
@@ -102,21 +124,9 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
         if resource >= 0 and place[problem.unit_tasks[first]] >= 0:  # take the unit back from its last resource
             for task in problem.unit_tasks[first:last]:
                 place[task] = -1
-            put(tied, unit, resource, -1.0, heavy, crowd, drag)
+            put(tied, unit, resource, -1.0, sums)
             used[resource] -= 1
-        # Find the next resource for the unit that pins, aparts and symmetry allow.
-        resource += 1
-        while resource < places:
-            fits = problem.pinned[unit] < 0 or problem.pinned[unit] == resource
-            if fits and used[resource] == 0:
-                for other in range(resource):
-                    fits &= used[other] > 0 or problem.kinds[other] != problem.kinds[resource]
-            for position in range(problem.apart_begin[unit], problem.apart_begin[unit + 1]):
-                other = problem.apart_units[position]
-                fits &= place[problem.unit_tasks[problem.unit_begin[other]]] != resource
-            if fits:
-                break
-            resource += 1
+        resource = _next_fitting(problem, place, used, unit, resource + 1)
         if resource == places:
             state[depth] = 0
             depth -= 1
@@ -126,16 +136,16 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
         for task in problem.unit_tasks[first:last]:
             place[task] = resource
             moved += problem.home[task] != -1 and problem.home[task] != resource
-        put(tied, unit, resource, 1.0, heavy, crowd, drag)
+        put(tied, unit, resource, 1.0, sums)
         used[resource] += 1
         moved_at[depth + 1] = moved
         # Prune if either bound shows that no completion is better than the best so far.
         goal = best * (1 - 1e-12) - problem.price * moved
-        if _path_bound(problem, place, crowd, least_crowd, fastest, cost, reach) >= goal:
+        if _path_bound(problem, place, sums.crowd, least_crowd, fastest, cost, reach) >= goal:
             continue
-        average = _least_left(problem, tied, order, depth + 1, heavy, crowd)
+        average = _least_left(problem, tied, order, depth + 1, sums)
         for other in range(places):
-            average += (heavy[other] * (1 + crowd[other]) - drag[other]) / problem.speeds[other]
+            average += (sums.heavy[other] * (1 + sums.crowd[other]) - sums.drag[other]) / problem.speeds[other]
         if average >= goal:
             continue
         if depth + 1 == units:

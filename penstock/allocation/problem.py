@@ -293,12 +293,20 @@ def unit_sums(problem, task_flow, unit_of, tied):  # type: ignore[no-untyped-def
             tied[2, unit] += heavy * problem.presence[task]
 
 
+class Sums(NamedTuple):
+    """Sums over the tasks on every resource, for a unit flow f: of f w, of presences, and of f w x presence."""
+
+    heavy: Floats
+    crowd: Floats
+    drag: Floats
+
+
 @njit(cache=True)
-def put(tied, unit, resource, sign, heavy, crowd, drag):  # type: ignore[no-untyped-def]
+def put(tied, unit, resource, sign, sums):  # type: ignore[no-untyped-def]
     """Add a unit to the sums of a resource (``sign`` 1.0), or subtract it (-1.0)."""
-    heavy[resource] += sign * tied[0, unit]
-    crowd[resource] += sign * tied[1, unit]
-    drag[resource] += sign * tied[2, unit]
+    sums.heavy[resource] += sign * tied[0, unit]
+    sums.crowd[resource] += sign * tied[1, unit]
+    sums.drag[resource] += sign * tied[2, unit]
 
 
 @njit(cache=True)

@@ -6,13 +6,15 @@ for a fixed flow the effect of a move takes constant time to compute. So on larg
 a batch of those that are best by the flow, and evaluates all paths once per batch.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from penstock.allocation.arcs import arc_costs, links_at, soft_flows, soft_longest
+from penstock.allocation.arcs import Floats, Ints, arc_costs, links_at, soft_flows, soft_longest
 from penstock.allocation.cost import processing_costs
-from penstock.allocation.problem import moving_cost, put, unit_sums
+from penstock.allocation.problem import Sums, moving_cost, put, unit_sums
 
 
 @njit(cache=True)
@@ -43,35 +45,53 @@ def _may_go(problem, place, unit, target, leaving):  # type: ignore[no-untyped-d
     return True
 
 
+class Flow(NamedTuple):
+    """A unit flow f over the paths, by which moves are judged.
+
+    Args:
+        of_arc, of_task: f per arc of the network, and per task.
+        tied: f w, presence and f w x presence of every unit.
+        unit_of: the unit of every task.
+        begin, links: the transfers of every unit, in compressed rows.
+    """
+
+    of_arc: Floats
+    of_task: Floats
+    tied: Floats
+    unit_of: Ints
+    begin: Ints
+    links: Ints
+
+
 @njit(cache=True)
-def _gain(problem, place, unit, target, crowd, heavy, drag, tied, begin, links, flow):  # type: ignore[no-untyped-def]
+def _place_of(problem, place, unit):  # type: ignore[no-untyped-def]
+    return place[problem.unit_tasks[problem.unit_begin[unit]]]
+
+
+@njit(cache=True)
+def _gain(problem, place, unit, target, sums, flow):  # type: ignore[no-untyped-def]
     """The change of the flow's average path cost if a unit moves, to first order.
 
     On resource R the tasks cost (G (1 + M) - H) / speed, where G = ``heavy`` is the sum of f w, M = ``crowd`` the sum of
     presences, and H = ``drag`` the sum of f w x presence.
     """
-    source = place[problem.unit_tasks[problem.unit_begin[unit]]]
-    g, m, h = tied[0, unit], tied[1, unit], tied[2, unit]
+    source = _place_of(problem, place, unit)
+    g, m, h = flow.tied[0, unit], flow.tied[1, unit], flow.tied[2, unit]
     change = 0.0
     for side, sign in ((source, -1.0), (target, 1.0)):
-        before = heavy[side] * (1 + crowd[side]) - drag[side]
-        after = (heavy[side] + sign * g) * (1 + crowd[side] + sign * m) - (drag[side] + sign * h)
+        before = sums.heavy[side] * (1 + sums.crowd[side]) - sums.drag[side]
+        after = (sums.heavy[side] + sign * g) * (1 + sums.crowd[side] + sign * m) - (sums.drag[side] + sign * h)
         change += (after - before) / problem.speeds[side]
     network = problem.network
-    for position in range(begin[unit], begin[unit + 1]):
-        arc = links[position]
+    for position in range(flow.begin[unit], flow.begin[unit + 1]):
+        arc = flow.links[position]
         tail, head = network.tail[arc], network.head[arc]
         ends = (place[tail], place[head])
-        first = problem.unit_begin[unit]
-        last = problem.unit_begin[unit + 1]
-        moves_tail, moves_head = False, False
-        for task in problem.unit_tasks[first:last]:
-            moves_tail |= task == tail
-            moves_head |= task == head
+        moves_tail, moves_head = flow.unit_of[tail] == unit, flow.unit_of[head] == unit
         if moves_tail and moves_head:
             continue
         after = problem.slowness[target if moves_tail else ends[0], target if moves_head else ends[1]]
-        change += flow[arc] * network.price[arc] * (after - problem.slowness[ends[0], ends[1]])
+        change += flow.of_arc[arc] * network.price[arc] * (after - problem.slowness[ends[0], ends[1]])
     if problem.price > 0:
         for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
             if problem.home[task] != -1:
@@ -80,23 +100,92 @@ def _gain(problem, place, unit, target, crowd, heavy, drag, tied, begin, links, 
 
 
 @njit(cache=True)
-def _move(problem, place, unit, target, crowd, heavy, drag, tied):  # type: ignore[no-untyped-def]
-    source = place[problem.unit_tasks[problem.unit_begin[unit]]]
+def _move(problem, place, unit, target, sums, flow):  # type: ignore[no-untyped-def]
+    """Move a unit; returns where it was."""
+    source = _place_of(problem, place, unit)
     for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
         place[task] = target
-    put(tied, unit, source, -1.0, heavy, crowd, drag)
-    put(tied, unit, target, 1.0, heavy, crowd, drag)
+    put(flow.tied, unit, source, -1.0, sums)
+    put(flow.tied, unit, target, 1.0, sums)
     return source
 
 
 @njit(cache=True)
-def _gather(problem, place, tied, crowd, heavy, drag):  # type: ignore[no-untyped-def]
+def _gather(problem, place, sums, flow):  # type: ignore[no-untyped-def]
     """Fill the sums per resource that :func:`_gain` uses."""
-    crowd[:] = 0.0
-    heavy[:] = 0.0
-    drag[:] = 0.0
+    sums.heavy[:] = 0.0
+    sums.crowd[:] = 0.0
+    sums.drag[:] = 0.0
     for unit in range(len(problem.pinned)):
-        put(tied, unit, place[problem.unit_tasks[problem.unit_begin[unit]]], 1.0, heavy, crowd, drag)
+        put(flow.tied, unit, _place_of(problem, place, unit), 1.0, sums)
+
+
+@njit(cache=True)
+def _follow(problem, place, soft, cost, sharp, scratch, sums, flow):  # type: ignore[no-untyped-def]
+    """Take the flow of the present placement, along which the smoothed maximum changes."""
+    soft_flows(problem.network, cost, sharp, soft, scratch, flow.of_arc)
+    for arc in range(len(problem.network.task)):
+        if problem.network.task[arc] >= 0:
+            flow.of_task[problem.network.task[arc]] = flow.of_arc[arc]
+    unit_sums(problem, flow.of_task, flow.unit_of, flow.tied)
+    _gather(problem, place, sums, flow)
+
+
+@njit(cache=True)
+def _drawn(problem, place, sums, flow, candidates, state):  # type: ignore[no-untyped-def]
+    """Draw moves of a unit, or exchanges of two, and return the one of least expected change.
+
+    Returns:
+        tuple: the unit (-1: none may go), its resource, the unit exchanged with it (-1: none), and the expected change; with
+        one candidate 0, as it is then made at random.
+    """
+    places, units = len(problem.speeds), len(problem.pinned)
+    chosen, target, partner, expected = -1, -1, -1, np.inf
+    for _ in range(candidates):
+        unit = _draw(state, units)
+        source = _place_of(problem, place, unit)
+        if _draw(state, 2) == 0 or units == 1:
+            goal, exchanged = _draw(state, places), -1
+        else:
+            exchanged = _draw(state, units)
+            goal = _place_of(problem, place, exchanged)
+        if goal == source or not _may_go(problem, place, unit, goal, exchanged):
+            continue
+        if exchanged >= 0 and not _may_go(problem, place, exchanged, source, unit):
+            continue
+        change = 0.0
+        if candidates > 1:
+            change = _gain(problem, place, unit, goal, sums, flow)
+            if exchanged >= 0:
+                _move(problem, place, unit, goal, sums, flow)
+                change += _gain(problem, place, exchanged, source, sums, flow)
+                _move(problem, place, unit, source, sums, flow)
+        if change < expected:
+            chosen, target, partner, expected = unit, goal, exchanged, change
+    return chosen, target, partner, expected
+
+
+@njit(cache=True)
+def _moved(problem, place, most, candidates, state, sums, flow, log):  # type: ignore[no-untyped-def]
+    """Make a batch of moves, each the best of some that are drawn, and return their number.
+
+    Args:
+        most: the largest number of moves and exchanges.
+        log: filled with each move's unit, and the resource that it was on.
+    """
+    moves = 0
+    while moves < most:
+        unit, target, partner, expected = _drawn(problem, place, sums, flow, candidates, state)
+        if unit < 0 or (moves > 0 and expected >= 0):
+            break
+        source = _move(problem, place, unit, target, sums, flow)
+        log[0, moves], log[1, moves] = unit, source
+        moves += 1
+        if partner >= 0:
+            _move(problem, place, partner, source, sums, flow)
+            log[0, moves], log[1, moves] = partner, target
+            moves += 1
+    return moves
 
 
 @njit(cache=True)
@@ -119,15 +208,17 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
     """
     network = problem.network
     count, arcs, places, units = len(place), len(network.task), len(problem.speeds), len(problem.pinned)
-    processing, cost, flow = np.empty(count), np.empty(arcs), np.zeros(arcs)
+    processing, cost = np.empty(count), np.empty(arcs)
     reach, soft, scratch = np.empty(network.nodes), np.empty(network.nodes), np.empty(network.nodes)
-    crowd, heavy, drag, tied = np.zeros(places), np.zeros(places), np.zeros(places), np.zeros((3, units))
-    task_flow, unit_of = np.zeros(count), np.empty(count, np.int64)
-    unit_sums(problem, task_flow, unit_of, tied)
+    sums, unit_of, tied = (
+        Sums(np.zeros(places), np.zeros(places), np.zeros(places)),
+        np.empty(count, np.int64),
+        np.zeros((3, units)),
+    )
+    unit_sums(problem, np.zeros(count), unit_of, tied)
     begin, links = links_at(network, unit_of, units)
-    log_unit, log_source = np.empty(batch + 2, np.int64), np.empty(batch + 2, np.int64)
-    size = float(batch)
-    current = np.inf
+    flow = Flow(np.zeros(arcs), np.zeros(count), tied, unit_of, begin, links)
+    log, size, current = np.empty((2, batch + 2), np.int64), float(batch), np.inf
     if best <= 0 or places == 1:
         return best
     for step in range(steps + 1):
@@ -136,46 +227,13 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
         progress = step / steps
         heat = heats[0] * (heats[1] / heats[0]) ** progress * best
         sharp = sharps[0] * (sharps[1] / sharps[0]) ** progress / best
-        # Draw candidates, each the move of a unit or the exchange of two, and make the best; repeat for the batch.
         moves = 0
-        while step > 0 and moves < max(1, int(size)):
-            chosen, target, partner = -1, -1, -1
-            expected = np.inf
-            for _ in range(candidates):
-                unit = _draw(state, units)
-                source = place[problem.unit_tasks[problem.unit_begin[unit]]]
-                if _draw(state, 2) == 0 or units == 1:
-                    goal, exchanged = _draw(state, places), -1
-                else:
-                    exchanged = _draw(state, units)
-                    goal = place[problem.unit_tasks[problem.unit_begin[exchanged]]]
-                if goal == source or not _may_go(problem, place, unit, goal, exchanged):
-                    continue
-                if exchanged >= 0 and not _may_go(problem, place, exchanged, source, unit):
-                    continue
-                if candidates == 1:
-                    change = 0.0
-                else:
-                    change = _gain(problem, place, unit, goal, crowd, heavy, drag, tied, begin, links, flow)
-                    if exchanged >= 0:
-                        _move(problem, place, unit, goal, crowd, heavy, drag, tied)
-                        change += _gain(problem, place, exchanged, source, crowd, heavy, drag, tied, begin, links, flow)
-                        _move(problem, place, unit, source, crowd, heavy, drag, tied)
-                if change < expected:
-                    chosen, target, partner, expected = unit, goal, exchanged, change
-            if chosen < 0 or (moves > 0 and expected >= 0):
-                break
-            source = _move(problem, place, chosen, target, crowd, heavy, drag, tied)
-            log_unit[moves], log_source[moves] = chosen, source
-            moves += 1
-            if partner >= 0:
-                _move(problem, place, partner, source, crowd, heavy, drag, tied)
-                log_unit[moves], log_source[moves] = partner, target
-                moves += 1
-        if step > 0 and moves == 0:
-            continue
+        if step > 0:  # the first step only evaluates where the search begins
+            moves = _moved(problem, place, max(1, int(size)), candidates, state, sums, flow, log)
+            if moves == 0:
+                continue
         # Evaluate all paths once; accept the batch by Metropolis' rule, or undo its moves.
-        processing_costs(problem.weights, problem.presence, place, problem.speeds, crowd, processing)
+        processing_costs(problem.weights, problem.presence, place, problem.speeds, sums.crowd, processing)
         arc_costs(network, processing, place, problem.slowness, cost)
         smooth = soft_longest(network, cost, sharp, reach, soft, scratch)
         moving = moving_cost(problem, place)
@@ -187,18 +245,13 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
             current = smooth + moving
             size = min(size * 1.05, float(batch))
             if candidates > 1:
-                soft_flows(network, cost, sharp, soft, scratch, flow)
-                for arc in range(arcs):
-                    if network.task[arc] >= 0:
-                        task_flow[network.task[arc]] = flow[arc]
-                unit_sums(problem, task_flow, unit_of, tied)
-                _gather(problem, place, tied, crowd, heavy, drag)
+                _follow(problem, place, soft, cost, sharp, scratch, sums, flow)
         else:
             size = max(size * 0.8, 1.0)
             for entry in range(moves - 1, -1, -1):
-                _move(problem, place, log_unit[entry], log_source[entry], crowd, heavy, drag, tied)
+                _move(problem, place, log[0, entry], log[1, entry], sums, flow)
             if candidates > 1:
-                _gather(problem, place, tied, crowd, heavy, drag)
+                _gather(problem, place, sums, flow)
     return best
 
 
