@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.errors import UnknownException
+from pyspark.errors import PySparkException, UnknownException
 
 from penstock.audit.committed import KnownPosition
 from penstock.connectors.checkpoint import batches
@@ -188,7 +188,7 @@ class Query:
                 if not self._has_closed_some:  # else a micro-batch without data follows at once
                     break
         except Exception as error:
-            self._failure = Exception(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
+            self._failure = PySparkException(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
             self._failure.__cause__ = error
         finally:
             self._running = False

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.connectors.files.sink import DirectorySink
 from penstock.engine.running.ledger import Ledger, clear_staging, staged_below
+from penstock.errors import SinkError
 from penstock.runs.batches import BatchRecord
 from penstock.runtime.output import STAGING, FileOutput, SinkFiles
 from penstock.runtime.tally import Tally
@@ -88,3 +89,25 @@ def test_a_torn_line_was_never_committed(sinks, tmp_path):
     assert visible(sinks)[0] == ["zero", "one"]
     assert [record.batch for record in resumed.records()] == [0, 1]
     assert all(json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines())
+
+
+def test_nothing_is_committed_after_a_batch_that_could_not_be_delivered(sinks, tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "ledger", "main", sinks)
+    record, deliver = attempt(sinks, 0, b"zero"), DirectorySink.deliver
+    ledger.commit(record)
+
+    def fail(*given):
+        raise SinkError("The sink does not answer.")
+
+    monkeypatch.setattr(
+        sinks[1].__class__, "deliver", lambda sink, *given: (fail if sink is sinks[1] else deliver)(sink, *given)
+    )
+    with pytest.raises(SinkError, match="does not answer"):
+        ledger.deliver(record)
+    with pytest.raises(SinkError, match="could not be delivered, so no other is committed"):
+        ledger.commit(attempt(sinks, 1, b"one"))
+    monkeypatch.undo()
+    assert not ledger.commit(attempt(sinks, 0, b"again"))
+    ledger.deliver_owed()  # as where Spark repeats it
+    assert committed(ledger, attempt(sinks, 1, b"one"))
+    assert visible(sinks) == [["zero", "one"], ["zero", "one"]]

@@ -43,6 +43,8 @@ class Ledger:
         self.last_offsets = ""
         """The checksum of the last committed batch's offsets; empty if there is none."""
         self._latest: BatchRecord | None = None
+        self._is_owed = False
+        """Whether the last batch was committed by this process, and its delivery has not succeeded."""
         self._before: dict[str, int] = {}
         self._path, self._journal = path, journal.opened(path, keep, self._summed)
         for record in self.records():
@@ -62,7 +64,7 @@ class Ledger:
         Raises:
             RunLockedError: another driver has taken the run over.
             RunFailedError: the checkpoint was rolled back.
-            SinkError: the driver does not see a staged file.
+            SinkError: the driver does not see a staged file, or the delivery of the batch before has failed.
         """
         if self.last is not None and record.batch <= self.last:
             if record.batch == self.last and record.offsets != (self.last_offsets or record.offsets):
@@ -73,6 +75,11 @@ class Ledger:
             for file in record.files:
                 path_of(file.staged).unlink(missing_ok=True)
             return False
+        if self._is_owed:
+            raise SinkError(
+                f"Batch {self.last} of group {self.group} was committed and could not be delivered, so no other is committed: "
+                "start the run again, which delivers it first."
+            )
         for file in record.files:
             staged = path_of(file.staged)
             if is_local(staged) and not staged.exists():
@@ -84,6 +91,7 @@ class Ledger:
             durable.sync_names(directory)  # otherwise a power failure may leave the line, but not a staged file
         self._journal.append(self._encode(record))
         self._note(record)
+        self._is_owed = True
         return True
 
     def _summed(self, lines: Iterable[bytes]) -> bytes:
@@ -109,6 +117,12 @@ class Ledger:
             if files:
                 sink.deliver(self.group, self.first + record.batch, files)
                 self.delivered[sink.files.name] = round(time.monotonic() - begun, 4)
+        self._is_owed = False
+
+    def deliver_owed(self) -> None:
+        """Deliver the last batch if that has failed, when Spark repeats it."""
+        if self._is_owed:
+            self.deliver_last()
 
     def deliver_last(self) -> None:
         """Deliver staged files of the last committed batch that are left; called after checking that the sinks hold all batches

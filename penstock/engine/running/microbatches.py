@@ -255,7 +255,7 @@ class MicroBatches:
         retimed = not change.sources and {retime(query, change.trigger) for query in queries} == {True}
         if not retimed:
             for query in queries:
-                _stop_between(query)
+                _stop_to_go_on(query)
         self._binding.change(change)
         if not retimed:
             for place, group in enumerate(groups):
@@ -292,7 +292,7 @@ class MicroBatches:
         vain, the query goes on, and this is called again when it is idle.
         """
         checkpoint = groups[place].checkpoint
-        _stop_between(queries[place], LAST_PATIENCE_S)
+        _stop_to_go_on(queries[place], LAST_PATIENCE_S)
         with self._binding.recording.held():
             if is_between(checkpoint):
                 plan_last(checkpoint)
@@ -351,6 +351,7 @@ class MicroBatches:
                 self._binding.recording.fix_state()
                 failed = self._failures.judge(record)
                 if not group.ledger.commit(record):
+                    group.ledger.deliver_owed()
                     return
                 self._failures.note(failed)
                 self._add(group, record)  # before the delivery, which may fail without undoing the commit
@@ -489,6 +490,18 @@ def _stop_between(query: StreamingQuery, patience_s: float = PATIENCE_S) -> None
     while query.status["isTriggerActive"] and time.monotonic() < patient_until:
         time.sleep(0.01)
     query.stop()
+
+
+def _stop_to_go_on(query: StreamingQuery, patience_s: float = PATIENCE_S) -> None:
+    """Stop a query as `_stop_between` does, to start it again.
+
+    Raises:
+        StreamingQueryException: it failed meanwhile, and repeating its micro-batch does not help.
+    """
+    _stop_between(query, patience_s)
+    failed = query.exception()
+    if failed is not None and not lost_a_part(str(failed)):
+        raise failed
 
 
 def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf, BoundGroup]:
