@@ -180,10 +180,7 @@ class _DiskJournal(Journal):
     def append(self, line: bytes) -> None:
         if not self._is_ours():
             raise self._lost()
-        self._file.write(line + b"\n")
-        self._file.flush()
-        if self._synced:
-            os.fsync(self._file.fileno())
+        self._write(line + b"\n")
         if not self._is_ours():
             raise self._lost()
         self._count += 1
@@ -196,6 +193,19 @@ class _DiskJournal(Journal):
 
     def close(self) -> None:
         self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        """Write a line whole, or nothing of it, as on a full disk: the caller may append it again."""
+        descriptor = self._file.fileno()
+        start = end = os.fstat(descriptor).st_size
+        try:
+            while end < start + len(line):
+                end += os.pwrite(descriptor, line[end - start :], end)
+            if self._synced:
+                os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, start)
+            raise
 
     def _is_ours(self) -> bool:
         """Whether the open file still has the journal's name, so that no other process has taken over."""

@@ -5,7 +5,10 @@ test_stores.
 import errno
 import fcntl
 import pathlib
+import resource
+import signal
 import threading
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -274,3 +277,26 @@ def test_a_journal_that_cannot_be_shortened_goes_on(tmp_path, monkeypatch, step)
     assert sum(map(int, journal.lines_of(tmp_path / "journal"))) == sum(range(40))
     assert len(list(journal.lines_of(tmp_path / "journal"))) < 15
     assert [path.name for path in tmp_path.iterdir() if "draft" in path.name] == []
+
+
+@contextmanager
+def space_for(size):
+    """Let files grow to a size, as if the disk were full then."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_nothing_is_left_of_a_line_that_did_not_fit(tmp_path):
+    written = opened(tmp_path / "journal")
+    written.append(b"first")
+    with space_for(10), pytest.raises(OSError, match="File too large"):
+        written.append(b"a line that is too long")
+    assert (tmp_path / "journal").read_bytes() == b"first\n"
+    written.append(b"second")
+    written.close()
+    assert list(journal.lines_of(tmp_path / "journal")) == [b"first", b"second"]

@@ -69,7 +69,9 @@ def test_a_damaged_line_is_named(tmp_path):
     sink = sink_in(tmp_path / "out")
     ledger = Ledger(tmp_path / "ledger", "main", [sink])
     for number in range(3):
-        ledger.commit(attempt(sink, number))
+        record = attempt(sink, number)
+        assert ledger.commit(record)
+        ledger.deliver(record)
     ledger.close()
     first, _, third = (tmp_path / "ledger").read_bytes().splitlines()
     (tmp_path / "ledger").write_bytes(b"\n".join([first, b'{"batch": 1, "x', third]) + b"\n")

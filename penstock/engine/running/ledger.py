@@ -91,7 +91,7 @@ class Ledger:
             durable.sync_names(directory)  # otherwise a power failure may leave the line, but not a staged file
         self._journal.append(self._encode(record))
         self._note(record)
-        self._is_owed = True
+        self._is_owed = bool(record.files)
         return True
 
     def _summed(self, lines: Iterable[bytes]) -> bytes:
