@@ -173,7 +173,7 @@ class ProcessingElement(msgspec.Struct, dict=True):
             has_ended = self._context.event_time and self.watermark == ENDED
             self._context.due = None if has_ended and at >= ENDED else at.timestamp()
         elif after is not None and at is None and not self._context.event_time:
-            self._context.due = self._context.now + seconds(after)
+            self._context.due = round((self._context.now + seconds(after)) * 1e6) / 1e6
         else:
             raise TypeError("set_timer takes one of at= and after=; an element whose timers go by event time takes at= alone.")
 

@@ -1,5 +1,6 @@
 """Reading a file of JSON lines that may grow while it is read."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,7 +33,7 @@ class FileTail:
             yield from complete
             return
         with suppress(FileNotFoundError), self.path.open("rb") as file:
-            state = self.path.stat()
+            state = os.fstat(file.fileno())  # of this file, which another may have replaced by now
             if state.st_size < self._at or (self._inode and state.st_ino != self._inode):
                 self._at = 0
                 anew()

@@ -1,4 +1,4 @@
-"""A micro-batch that is committed while the driver stops its query, and cannot be delivered, ends the run, and is not forgotten."""
+"""A micro-batch that is committed while the driver stops its query, and cannot be delivered, is not forgotten."""
 
 import json
 import os

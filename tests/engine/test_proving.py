@@ -215,6 +215,7 @@ def test_a_line_raises_each_time(function, times):
         ("replay", {"missing": ["x"]}, "lossy"),
         ("replay", {"missing": ['{"shop": 1, "n": 5}'], "other": ['{"shop": 1, "n": 6}']}, "at least once"),
         ("replay", {"missing": ['{"shop": 1, "n": 5}'], "other": ['{"shop": 1, "n": 4}']}, "lossy"),
+        ("replay", {"missing": ['{"shop": 1, "n": 5}'], "other": ['{"shop": 1, "n": -7}']}, "lossy"),
         ("replay", {"missing": ['{"owes": -5.0}'], "other": ['{"owes": -10.0}']}, "at least once"),
         ("replay", {"missing": ['{"of": ["a"], "k": 1}'], "other": ['{"of": ["a", "a"], "k": 1}']}, "at least once"),
         ("replay", {"missing": ['[10, "A"]', '[11, "A"]'], "other": ['[16, "A"]', '[17, "A"]']}, "lossy"),

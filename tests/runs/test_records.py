@@ -1,6 +1,7 @@
 """What a run leaves is read back as it was written; what another version has left is refused in a sentence."""
 
 import dataclasses
+import errno
 import json
 from pathlib import Path
 
@@ -181,6 +182,26 @@ def test_a_manifest_of_something_else_is_never_touched(tmp_path, fresh):
     recording.release()
     assert (tmp_path / "report.json").read_text() == "theirs"
     assert json.loads((tmp_path / MANIFEST).read_text())["name"] == "a web application"
+
+
+def test_what_could_not_be_written_to_the_manifest_is_written_by_the_next_who_needs_it(tmp_path, monkeypatch):
+    """As groups commit one after the other while the disk is full, each the state of today's code."""
+    recording = Recording(tmp_path)
+    recording.prepare(manifest(), fresh=False, inspect=lambda *_: None)
+
+    def fail(*given):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for change in (lambda: recording.keep(ended=True), lambda: recording.fix_order("other", ["Numbers"])):
+        with monkeypatch.context() as full:
+            full.setattr(Manifest, "write", fail)
+            with pytest.raises(OSError, match="No space left"):
+                change()
+            assert not recording.ended
+            assert "other" not in recording.manifest.orders
+    recording.fix_order("other", ["Numbers"])
+    assert stored_manifest(tmp_path).orders == {"other": ["Numbers"], "main": ["Words"]}
+    recording.release()
 
 
 def two_streams(first, second):

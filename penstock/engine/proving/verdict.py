@@ -162,7 +162,7 @@ def is_lost(missing: Rows, other: Rows) -> bool:
         kept = alike.items() & now.items()
         if alike.keys() != now.keys() or any(row is not alike and kept <= row.items() for row in wanted):
             return True
-        if any(_size(now[place]) < _size(value) for place, value in alike.items() if now[place] != value):
+        if not all(_has_grown(value, now[place]) for place, value in alike.items() if now[place] != value):
             return True
         known_again.add(id(alike))
     return len(known_again) < len(wanted)
@@ -177,8 +177,11 @@ def _leaves(value: Any, place: str = "") -> dict[str, Any]:
     return {place: json.dumps(value) if isinstance(value, list) else value}
 
 
-def _size(value: Any) -> float:
-    return abs(value) if isinstance(value, int | float) else len(value or "")
+def _has_grown(before: Any, after: Any) -> bool:
+    """Whether a text is no shorter, or a number farther from 0 on the same side."""
+    if isinstance(before, int | float) and isinstance(after, int | float):
+        return before * after >= 0 and abs(after) >= abs(before)
+    return all(isinstance(value, str | None) for value in (before, after)) and len(after or "") >= len(before or "")
 
 
 END = '<i class="end" title="the driver ends">&#10005;</i>'

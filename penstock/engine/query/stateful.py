@@ -69,6 +69,8 @@ class HopProcessor(StatefulProcessor):
         self._handle = handle
         self._store = PagesInState(handle)
         self._timer = handle.getValueState("timer", "due bigint")
+        self._expired = False
+        """Whether Spark's timer has expired; Spark deletes it after this call."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator["pd.DataFrame"]:
         """Called by Spark with all rows of a partition."""
@@ -93,6 +95,7 @@ class HopProcessor(StatefulProcessor):
         if self._hop < wiring.hops:
             moment = timerValues.getCurrentProcessingTimeInMs() * 1000
             stage.outbox.tell_time(moment, wiring.partitions)
+        self._expired = True
         yield from self._run(stage, ArrivedBlocks(wiring), timerValues, 0.0)
 
     def close(self) -> None:
@@ -113,15 +116,20 @@ class HopProcessor(StatefulProcessor):
         hop = Hop(stage, arrivals, self._store, now, watermark)
         for rows in hop.run():
             yield rows.to_pandas()
-        if time_mode_of(stage.wiring.topology, self._hop) != "None":
-            self._set_timer(None if hop.due is None else math.ceil(hop.due * 1000))
+        mode = time_mode_of(stage.wiring.topology, self._hop)
+        if mode != "None":
+            clock = processing_ms if mode == "ProcessingTime" else watermark_ms
+            self._set_timer(None if hop.due is None else math.ceil(hop.due * 1000), clock)
 
-    def _set_timer(self, due: int | None) -> None:
+    def _set_timer(self, due: int | None, clock: int = 0) -> None:
+        """Register Spark's timer for a time in ms; where it has expired, for a time after ``clock``, as it is deleted then."""
         stored = self._timer.get()
         current = None if stored is None else stored[0]
+        if self._expired:
+            due = None if due is None else max(due, clock + 1)
         if due == current:
             return
-        if current is not None:
+        if current is not None and not self._expired:
             self._handle.deleteTimer(current)
         if due is None:
             self._timer.clear()

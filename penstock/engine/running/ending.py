@@ -91,9 +91,9 @@ def unplan(checkpoint: Path, number: int) -> None:
 
     Removes the state of its attempt, too, because Spark would go on from a snapshot of it.
     """
-    durable.remove(checkpoint / "offsets" / str(number))
-    durable.remove(checkpoint / "offsets" / f".{number}.crc")
     _remove_versions(checkpoint / "state", number + 1)
+    durable.remove(checkpoint / "offsets" / f".{number}.crc")
+    durable.remove(checkpoint / "offsets" / str(number))  # last, as it says that there is something to remove
 
 
 def _remove_versions(directory: Path, version: int) -> None:

@@ -190,10 +190,8 @@ class RealTime:
         for bound in self._kafka():
             bounds, beginnings = bound.topic.bounds(), recording.manifest.beginnings
             if bound.source.name not in beginnings:
-                beginnings[bound.source.name] = {
-                    str(partition): end if bound.starts_late else low for partition, (low, end) in bounds.items()
-                }
-                recording.keep()
+                first = {str(partition): end if bound.starts_late else low for partition, (low, end) in bounds.items()}
+                recording.keep(beginnings={**beginnings, bound.source.name: first})
             for reached in self._reached(bound):
                 self._check_kept(bound, reached, bounds)
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
 import pyspark
 
 import penstock
@@ -177,10 +178,11 @@ class Recording:
         return None
 
     def keep(self, **changes: Any) -> None:
-        """Change fields of the manifest, and write it."""
-        for name, value in changes.items():
-            setattr(self.manifest, name, value)
-        self._keep_manifest()
+        """Change fields of the manifest: on disk, and only then for who asks this process."""
+        changed = msgspec.structs.replace(self.manifest, **changes)
+        with self.held():
+            changed.write(self.directory)
+        self._manifest = changed
 
     def fix_state(self) -> None:
         """Record the state schemas of today's code. Called just before it commits state: until then, old code could go on."""
@@ -193,14 +195,14 @@ class Recording:
         Raises:
             IncompatibleStateError: an earlier start has read them in another order.
         """
-        orders, self.manifest.spark = self.manifest.orders, installed().version
-        if orders.setdefault(group, sources) != sources:
+        orders = {group: sources, **self.manifest.orders}
+        if orders[group] != sources:
             raise IncompatibleStateError(
                 f"The query of {group} has read {', '.join(orders[group])} in this order when this run began, and now reads "
                 f"{', '.join(sources)}; Spark knows them by their order: join them as before, or start afresh with --fresh, "
                 f"or under another --name than {self.directory.name}."
             )
-        self._keep_manifest()
+        self.keep(orders=orders, spark=installed().version)
 
     def places_of(self, sinks: Mapping[str, str], committed: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Record the places of sinks. Returns, by sink and group, the last batch that went to the sink's former place.
@@ -209,22 +211,24 @@ class Recording:
             sinks: the present place of each sink, by name.
             committed: the last committed batch of each group, in the sinks' numbering.
         """
-        places, before = self.manifest.places, dict(self.manifest.places)
+        before = self.manifest.places
+        places = dict(before)
         for name, place in sinks.items():
             if name not in before or before[name].place != place:
                 places[name] = SinkPlace(place, dict(committed) if name in before else {})
         if places != before:
-            self._keep_manifest()
+            self.keep(places=places)
         return {name: places[name].since for name in sinks}
 
     def beginning(self, bound: BoundSource, started_us: int) -> Any:
         """Return the recorded position at which the run began to read a source, which the source tells at the first start."""
-        beginnings, name = self.manifest.beginnings, bound.source.name
-        if beginnings.get(name) is None:
-            beginnings[name] = bound.beginning(started_us)
-            if beginnings[name] is not None:
-                self._keep_manifest()
-        return beginnings[name]
+        name = bound.source.name
+        beginning = self.manifest.beginnings.get(name)
+        if beginning is None:
+            beginning = bound.beginning(started_us)
+            if beginning is not None:
+                self.keep(beginnings={**self.manifest.beginnings, name: beginning})
+        return beginning
 
     @property
     def ended(self) -> bool:
@@ -250,10 +254,6 @@ class Recording:
         with self._turn, alone(self.directory / MANIFEST):  # the former, as its threads wait for each other, however long
             self.refuse_taken_over()
             yield
-
-    def _keep_manifest(self) -> None:
-        with self.held():
-            self.manifest.write(self.directory)
 
     def refuse_taken_over(self) -> None:
         """Check that no other driver has taken the run over. This fences the files besides the ledger, which fences itself.
@@ -308,7 +308,7 @@ class Recording:
         if self._manifest is not None and not is_local(self.directory):  # the lock works on this machine only
             try:
                 self._driver.released = time.time()
-                self._keep_manifest()
+                self.keep()
             except Exception as error:  # the failure that stopped the run must be reported, not this one
                 if not (isinstance(error, PenstockError) or is_of_store(error)):
                     raise
