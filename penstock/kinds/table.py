@@ -43,10 +43,26 @@ def _in_utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+OFFSET = "a time of day has no zone, or one whose offset from UTC is whole minutes on all days"
+"""What is said of another one."""
+
+
+def on_the_minute(moment: datetime | time) -> bool:
+    """Whether a time has no zone, or one whose offset is known and whole minutes; msgspec rounds others, or drops the zone."""
+    offset = moment.utcoffset()
+    return moment.tzinfo is None if offset is None else not (offset.seconds % 60 or offset.microseconds)
+
+
 def _time_in_utc(clock: time) -> time:
-    """Return a time of day in UTC; if its UTC time falls on another day, the equal time whose offset from UTC is smallest."""
+    """Return a time of day in UTC; if its UTC time falls on another day, the equal time whose offset from UTC is smallest.
+
+    Raises:
+        ValueError: its offset is not known, or is no whole minutes.
+    """
+    if not on_the_minute(clock):
+        raise ValueError(f"{clock!r} cannot be a key: {OFFSET}")
     offset = clock.utcoffset()
-    if offset is None or offset.seconds % 60:
+    if offset is None:
         return clock
     minutes = clock.hour * 60 + clock.minute - offset // timedelta(minutes=1)
     shown = min(max(minutes, 0), 1439)

@@ -29,6 +29,7 @@ from penstock.kinds.fields import (
     times_of,
     to_column,
 )
+from penstock.kinds.table import OFFSET, on_the_minute
 
 MARK = "\ufeff"
 
@@ -67,7 +68,8 @@ class Codec:
         self._nothing, self._times = nothing_of(event_type, encoded=True), times_of(event_type)
         self._filled = filler_of(event_type)
         self._may_read_null = {name: kind for name, kind in fields.items() if may_read_null(kind)}
-        self._clocks = any(holds(kind, time) for kind in fields.values())
+        self.clocks = any(holds(kind, time) for kind in fields.values())
+        """Whether events may hold times of day, of which not all can be encoded."""
 
     def checked(self, event: Any) -> Any:
         """Check that an event's values have the types of its fields, which Python itself does not check.
@@ -80,10 +82,10 @@ class Codec:
         """
         if type(event) is self.event_type and self._fits is not None and self._fits(event):
             return event
-        if self._clocks:
+        if self.clocks:
             for value in scalars_in(event):
-                if type(value) is time and not _on_the_minute(value):
-                    raise msgspec.ValidationError(f"Expected a time whose offset from UTC is whole minutes, got {value}")
+                if type(value) is time and not on_the_minute(value):
+                    raise msgspec.ValidationError(f"{value!r} is refused: {OFFSET}")
         return self.decode_msgpack(self.encode_msgpack(event))
 
     def in_utc(self, events: list[Any]) -> list[Any]:
@@ -253,23 +255,17 @@ def _fitting(fields: dict[str, Any]) -> Callable[[Any], bool]:
     """
     kinds = {f"type_of_{name}": plain(annotation) for name, annotation in fields.items()}
     tests = [
-        f"(type(event.{name}) is type_of_{name}{ZONED.format(name) if plain(annotation) is datetime else ''}"
+        f"(type(event.{name}) is type_of_{name}{ZONED.format(name) if plain(annotation) in (datetime, time) else ''}"
         f"{f' or event.{name} is None' if optional(annotation) else ''})"
         for name, annotation in fields.items()
     ]
     fits: Callable[[Any], bool] = eval(
-        f"lambda event: {' and '.join(tests)}", kinds | {"utc": UTC, "on_the_minute": _on_the_minute}
+        f"lambda event: {' and '.join(tests)}", kinds | {"utc": UTC, "on_the_minute": on_the_minute}
     )
     return fits
 
 
 ZONED = " and (event.{0}.tzinfo is utc or on_the_minute(event.{0}))"
-
-
-def _on_the_minute(moment: datetime | time) -> bool:
-    """Whether a time's offset from UTC is whole minutes, or it has none; in JSON msgspec rounds others."""
-    offset = moment.utcoffset()
-    return offset is None or not (offset.seconds % 60 or offset.microseconds)
 
 
 def _elsewhere(event_type: type[Event]) -> Callable[[Any], bool] | None:

@@ -96,7 +96,7 @@ class Entrance:
             self.json(events, lineage)
             return
         self._tally.rows += len(events)
-        if kinds == {codec.event_type}:
+        if kinds == {codec.event_type} and not codec.clocks:
             try:
                 own = codec.decode_block(codec.encode_msgpack(events))
             except Exception:  # the faulty event is found below, one by one

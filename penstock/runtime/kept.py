@@ -5,9 +5,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -40,6 +42,9 @@ NUMBERS = (int, float, int | None, float | None, tuple[float, int])
 """Types of the states of `NUMERIC` reducers that can be stored whatever their values, but for sums of integers beyond 64 bits:
 reducers alone change them, by values of delivered events.
 """
+
+SCALARS = frozenset({bool, int, float, str, bytes, Decimal, date, timedelta, UUID, type(None)})
+"""Classes of which equal objects behave alike."""
 
 Asked = Callable[[Any], bool]
 
@@ -89,6 +94,42 @@ def is_same(one: Any, other: Any) -> bool:
     if parts is None or others is None:
         return isinstance(one, float | Decimal) and type(one) is type(other) and str(one) == str(other)
     return _class_of(one) is _class_of(other) and len(parts) == len(others) and all(map(is_same, parts, others))
+
+
+def inexact(read: Any, written: Any, seen: set[int] | None = None) -> str:
+    """What of a state that was read back behaves otherwise than in the equal one that was written; empty where nothing does.
+
+    That is an object of another class, though an integer may stand for another number; a list, set or dict that is in two
+    places; and a time with another offset. Events are taken as they are, because elements do not change them.
+    """
+    seen = set() if seen is None else seen
+    if type(read) is not type(written):
+        widened = type(written) is int and type(read) in (float, Decimal)
+        return "" if widened else f"a {type(written).__name__} comes back as {type(read).__name__}"
+    if isinstance(written, datetime | time):
+        is_alike = (read.tzinfo is None, read.utcoffset()) == (written.tzinfo is None, written.utcoffset())
+        return "" if is_alike else f"the time {written} comes back as {read}"
+    if isinstance(written, Event):
+        return ""
+    if isinstance(written, list | dict | set | deque):
+        if id(written) in seen:
+            return f"a {type(written).__name__} that is in two places comes back as two"
+        seen.add(id(written))
+    if isinstance(written, dict):
+        return _inexact([*read.values()], [*written.values()], seen) or _inexact([*read], [*written], seen)
+    if isinstance(written, set | frozenset):
+        gone = {*map(type, written)} - {*map(type, read)}
+        return next((f"a {each.__name__} in a set comes back as another class" for each in gone), "")
+    parts, others = _parts(read), _parts(written)
+    return "" if parts is None or others is None else _inexact(parts, others, seen)
+
+
+def _inexact(read: Sequence[Any], written: Sequence[Any], seen: set[int]) -> str:
+    """The first of a sequence of objects that is inexact; of plain scalars it is enough that their classes are the same."""
+    types = [*map(type, written)]
+    if types == [*map(type, read)] and {*types} <= SCALARS:
+        return ""
+    return next(filter(None, (inexact(one, other, seen) for one, other in zip(read, written, strict=True))), "")
 
 
 def _parts(value: Any) -> Sequence[Any] | None:

@@ -14,7 +14,7 @@ from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.defaults import maker
 from penstock.runtime.earlier import EarlierReader
 from penstock.runtime.instance import Instance, decode_shallow
-from penstock.runtime.kept import is_same, reads_back, surely_kept
+from penstock.runtime.kept import inexact, is_same, reads_back, surely_kept
 from penstock.runtime.letters import FAULTS, described
 from penstock.runtime.pages import Page, Pages
 from penstock.runtime.wiring import Wiring
@@ -143,11 +143,13 @@ class LiveInstances:
                 f"Element {self._element.name}: the state of key {key!r} cannot be kept: {described(error)} (index 0 is the "
                 "state); declare the field as what is assigned to it, and keep integers within 64 bits."
             ) from error
-        if read is not None and not is_same(read.state, instance.state) and self.encode(read) != content:
-            raise StateError(
-                f"Element {self._element.name}: the state of key {key!r} would not come back as it is, for an object in it "
-                "is of a subclass: declare the field as what is assigned to it."
-            )
+        if read is not None:
+            other = "it has other values" if not is_same(read.state, instance.state) else inexact(read.state, instance.state)
+            if other:
+                raise StateError(
+                    f"Element {self._element.name}: the state of key {key!r} would not come back as it is: {other}. Keep what "
+                    "the fields are declared as, and times in UTC."
+                )
         if len(content) > LARGEST_STATE:
             raise StateError(
                 f"Element {self._element.name}: the state of key {key!r} has {len(content):,} bytes, and at most "

@@ -47,8 +47,10 @@ def test_a_time_is_the_same_instant_in_json(kind, zone, year):
 
 def test_a_time_of_day_is_the_same_or_refused():
     codec = Codec(event_of(at=time, n=int))
-    with pytest.raises(msgspec.ValidationError, match="offset from UTC is whole minutes, got 01:00:00"):
+    with pytest.raises(msgspec.ValidationError, match="offset from UTC is whole minutes"):
         codec.checked(codec.event_type(time(1, tzinfo=HALF), 1))
+    with pytest.raises(msgspec.ValidationError, match="offset from UTC is whole minutes"):  # it is known with a date only
+        codec.checked(codec.event_type(time(1, tzinfo=ZoneInfo("Europe/Zurich")), 1))
     for fine in (time(1), time(1, tzinfo=UTC), time(1, tzinfo=timezone(timedelta(hours=5, minutes=30)))):
         assert codec.checked(codec.event_type(fine, 1)).at == fine
 
