@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from support import load
 
 from penstock import App, Event, ProcessingElement
-from penstock.errors import EmissionError, RunFailedError, TopologyError
+from penstock.errors import ConfigurationError, EmissionError, RunFailedError, TopologyError
 from penstock.testing import Crash, TopologyDriver
 
 
@@ -311,3 +312,23 @@ def test_unknown_names_are_named():
         driver.batch({"Wrods": []})
     with pytest.raises(TopologyError, match="no sink Outt"):
         driver.output("Outt")
+
+
+def test_a_start_without_a_zone_is_utc(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        driver = TopologyDriver(counter(), start=datetime(2026, 1, 1, 12))
+        driver.advance(60)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert driver.now == datetime(2026, 1, 1, 12, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("wrong", [{"partitions": 0}, {"partitions": -1}])
+def test_a_driver_of_no_partition_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match="partitions is"):
+        TopologyDriver(counter(), **wrong)
+    with pytest.raises(ConfigurationError, match="from 0"):
+        TopologyDriver(counter()).crash_at(-1)

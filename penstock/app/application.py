@@ -63,7 +63,10 @@ class App:
         [Word(text='HELLO')]
     """
 
+    @checked()
     def __init__(self, name: str, *, on_error: Literal["dead-letter", "stop"] = "dead-letter", trigger: Duration = 0.0) -> None:
+        if not name:
+            raise ConfigurationError("An application has no name: give it one, which its runs have unless they get another.")
         if on_error not in ("dead-letter", "stop"):
             raise ConfigurationError(f"App {name}: on_error={on_error!r}; choose 'dead-letter' or 'stop'.")
         self.name = name

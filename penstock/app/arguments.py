@@ -22,6 +22,8 @@ WORDS = {
     "int": "whole number",
     "float": "number",
     "bool": "True or False",
+    "Mapping": "mapping",
+    "Path": "path",
 }
 """Words for classes in messages, by class name."""
 
@@ -44,7 +46,10 @@ def checked(*later: str) -> Callable[[Call], Call]:
         def checking(*given: Any, **named: Any) -> Any:
             if not hints:
                 hints.update(typing.get_type_hints(call))
-            bound = signature.bind(*given, **named)
+            try:
+                bound = signature.bind(*given, **named)
+            except TypeError as error:
+                raise TypeError(f"{call.__qualname__.removesuffix('.__init__')}: {error}") from None
             # The misfit is found first, but reported last: the call itself may have a more precise message.
             wrong = next(_misfits(call, signature, hints, bound, later), None)
             try:
@@ -86,7 +91,7 @@ def _mend(hint: Any) -> str:
         return f"; choose {', '.join(map(str, typing.get_args(plain)))}"
     if typing.get_origin(plain) is Callable:
         return " cannot be called; give a function"
-    return f" is no {words(hint)}"
+    return f" is no {words_for(hint)}"
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -125,13 +130,13 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(value, type(None) if hint is None else origin or hint)
 
 
-def words(hint: Any) -> str:
+def words_for(hint: Any) -> str:
     """Return a description of the values that an annotation allows."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, TypeVar):
-        return " or ".join(map(words, hint.__constraints__)) or (words(hint.__bound__) if hint.__bound__ else "value")
+        return " or ".join(map(words_for, hint.__constraints__)) or (words_for(hint.__bound__) if hint.__bound__ else "value")
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(words, arguments)))
+        return " or ".join(dict.fromkeys(map(words_for, arguments)))
     if origin is Literal:
         return " or ".join(map(repr, arguments))
     if origin is Callable:
@@ -139,9 +144,9 @@ def words(hint: Any) -> str:
     if origin is type:
         return "class of fields, as `class Word(Event): text: str`" if _class_of(arguments[0]) is Event else "class"
     if origin is tuple:
-        return f"({', '.join(map(words, arguments))})"
+        return f"({', '.join(map(words_for, arguments))})"
     if origin is Sequence:
-        return "list of functions" if typing.get_origin(arguments[0]) is Callable else f"list of {words(arguments[0])}"
+        return "list of functions" if typing.get_origin(arguments[0]) is Callable else f"list of {words_for(arguments[0])}"
     name = getattr(origin or hint, "__name__", str(hint))
     return WORDS.get(name, name)
 

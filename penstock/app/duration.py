@@ -36,10 +36,12 @@ def seconds(duration: Duration) -> float:
     """
     if isinstance(duration, timedelta):
         value = duration.total_seconds()
-    elif isinstance(duration, int | float):
+    elif isinstance(duration, int | float) and not isinstance(duration, bool):
         value = float(duration)
-    else:
+    elif isinstance(duration, str):
         value = _parse(duration)
+    else:
+        raise ConfigurationError(f"{duration!r} is not a duration: give a number of seconds, a timedelta, or a text as '10 s'.")
     if not 0 <= value < float("inf"):
         raise ConfigurationError(f"A duration must be zero or more and finite, not {duration!r}.")
     return value
@@ -72,7 +74,8 @@ def _parse(text: str) -> float:
     match = re.fullmatch(r"\s*([0-9.]+(?:e-?\d+)?)\s*([a-z]*)\s*", text.lower())
     if match:
         number, unit = match.groups()
-        factor = SECONDS_PER_UNIT.get(unit or "s", SECONDS_PER_UNIT.get(unit.rstrip("s")))
+        singular = unit.removesuffix("s") if len(unit) > 3 else unit  # of seconds and days, but not of ms
+        factor = SECONDS_PER_UNIT.get(unit or "s", SECONDS_PER_UNIT.get(singular))
         try:
             if factor is not None:
                 return float(number) * factor

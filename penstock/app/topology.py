@@ -253,6 +253,8 @@ def _check_names(kind: str, names: list[str]) -> None:
             raise TopologyError(f"Two {kind}s are named {name}: give one of them another name=.")
         if not name or not all(character.isalnum() or character in "-_." for character in name):
             raise TopologyError(f"The {kind} name {name!r} holds a character other than letters, digits, '-', '_' and '.'.")
+        if not name.strip("."):  # a directory of this name is another one
+            raise TopologyError(f"The {kind} name {name!r} consists of dots alone: add a letter, or a digit.")
 
 
 def _event_time(stream: Stream[Any]) -> EventTimeDescription | None:

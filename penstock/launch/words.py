@@ -1,10 +1,12 @@
 """The options of a run, with the same names on the command line and in Python."""
 
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from penstock.app.arguments import fits, shown, words_for
 from penstock.app.duration import Duration, seconds_of
 from penstock.app.spelling import did_you_mean
 from penstock.engine.running.options import RunOptions
@@ -15,6 +17,8 @@ DURATIONS = ("duration", "trigger", "checkpoint_every")
 """Options of `RunOptions` that are durations, which may be written as texts."""
 PATHS = ("report", "plan", "spool")
 """Options that are files or directories of this machine, which may be written as texts."""
+ALLOWED: dict[str, Any] = {**dict.fromkeys(DURATIONS, Duration), **dict.fromkeys(PATHS, str), "ui": bool, "otlp": bool}
+"""What options may be given as, besides what they are kept as."""
 MOST_PARTITIONS = 10_000
 
 
@@ -78,13 +82,16 @@ class Companions:
             raise ConfigurationError("--plan and --adapt choose a trigger for micro-batches; --real-time has none.")
         if self.real_time and options.trigger is not None:
             raise ConfigurationError("--trigger is of micro-batches; --real-time has --checkpoint-every.")
+        if not self.real_time and options.checkpoint_every != RunOptions.checkpoint_every:
+            raise ConfigurationError("--checkpoint-every is of --real-time; micro-batches have --trigger.")
 
 
 def divided(words: Mapping[str, Any]) -> tuple[RunOptions, Companions]:
     """The options of a run and what goes beside it, from all words together.
 
     Raises:
-        ConfigurationError: a word that there is not, a number out of its range, or options that do not go together.
+        ConfigurationError: a word that there is not, a value of another type, a number out of its range, or options that do
+            not go together.
     """
     own, beside = ([field.name for field in fields(kind)] for kind in (RunOptions, Companions))
     for name in words:
@@ -93,6 +100,11 @@ def divided(words: Mapping[str, Any]) -> tuple[RunOptions, Companions]:
             raise ConfigurationError(
                 f"penstock.run has no option {name}{did_you_mean(name, known) or '; there are ' + ', '.join(known) + '.'}"
             )
+    hints = typing.get_type_hints(RunOptions, localns={"SparkSession": Any}) | typing.get_type_hints(Companions)
+    for name, value in words.items():
+        hint = hints[name] | ALLOWED[name] if name in ALLOWED else hints[name]
+        if not fits(value, hint):
+            raise ConfigurationError(f"{name}={shown(value)}: give {words_for(hint)}.")
     partitions = words.get("partitions")
     if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
         raise ConfigurationError(f"--partitions {partitions}: choose a number from 1 to {MOST_PARTITIONS}.")

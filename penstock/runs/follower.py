@@ -141,7 +141,7 @@ class Follower:
 
     def _take_progress(self, line: bytes) -> None:
         progress = json.loads(line)
-        record = record_of(progress) if "batchId" in progress else None
+        record = record_of(progress) if isinstance(progress, dict) and "batchId" in progress else None
         if record is not None:
             self.progress.append(record)
 

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from keyword import iskeyword
 from types import ModuleType, new_class
@@ -15,6 +17,7 @@ from penstock.errors import EventSchemaError
 from penstock.extras import needs
 from penstock.kinds.coding import convert
 from penstock.kinds.event import Event
+from penstock.kinds.fields import is_immutable
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 """The formats of schemas, by the names that schema registries use."""
@@ -107,11 +110,18 @@ def made_type(name: str, fields: Iterable[tuple[str, Any, Any]]) -> type[Event]:
             python += "_"
         names[field] = python
     body: dict[str, Any] = {
-        names[field]: default for field, _, default in ordered if default is not msgspec.NODEFAULT
-    }  # msgspec copies an empty list or dict for each event
+        names[field]: own_default(default) for field, _, default in ordered if default is not msgspec.NODEFAULT
+    }
     body |= {"__annotations__": {names[field]: kind for field, kind, _ in ordered}, "__module__": __name__}
     renamed = {python: field for field, python in names.items() if python != field}
     return new_class(_similar(name), (Event,), {"rename": renamed or None}, lambda namespace: namespace.update(body))
+
+
+def own_default(value: Any) -> Any:
+    """Return a default of a field that is each event's own, where it is a list or a dict, or an event that holds one."""
+    is_filled = isinstance(value, list | dict) and value  # msgspec copies empty ones itself
+    is_shared = is_filled or (isinstance(value, Event) and not is_immutable(type(value)))
+    return msgspec.field(default_factory=partial(deepcopy, value)) if is_shared else value
 
 
 _ABSENT: WeakKeyDictionary[type[Event], frozenset[str]] = WeakKeyDictionary()

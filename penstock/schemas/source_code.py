@@ -1,5 +1,6 @@
 """The Python source of event types that were made from schemas, as an author would write it."""
 
+import math
 import typing
 from collections.abc import Iterator
 from datetime import date, time
@@ -89,13 +90,28 @@ def _class(kind: type[Event], name: str, names: _Names) -> str:
         if info.name != info.encode_name:
             renamed[info.name] = info.encode_name
     bases = f"{names.base}, rename={renamed!r}" if renamed else names.base
-    return f"class {name}({bases}):\n{''.join(lines)}"
+    return f"class {name}({bases}):\n" + "".join(lines or ["    pass\n"])
 
 
 def _default(info: msgspec.structs.FieldInfo, names: _Names) -> str:
-    if info.default_factory is not msgspec.NODEFAULT:
-        return repr(info.default_factory())
-    value, kind = info.default, type(info.default)
+    if info.default_factory is msgspec.NODEFAULT:
+        return _value(info.default, names)
+    value = info.default_factory()
+    return f"{names.of(msgspec.field)}(default_factory=lambda: {_value(value, names)})" if value else repr(value)
+
+
+def _value(value: Any, names: _Names) -> str:
+    """Return the source of a default, or of a part of it."""
+    kind = type(value)
+    if isinstance(value, Event):
+        parts = (f"{name}={_value(getattr(value, name), names)}" for name in value.__struct_fields__)
+        return f"{names.of(kind)}({', '.join(parts)})"
+    if isinstance(value, list):
+        return f"[{', '.join(_value(part, names) for part in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_value(key, names)}: {_value(part, names)}' for key, part in value.items())}}}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{names.of(float)}({str(value)!r})"
     if kind.__module__ == "builtins":
         return repr(value)
     if isinstance(value, date | time):

@@ -17,7 +17,7 @@ from penstock.app.earlier import forms_of
 from penstock.app.state import check_state_fits, describe_state
 from penstock.app.stream import Sink, Source
 from penstock.app.window.windowing import FOREVER, SECOND
-from penstock.errors import PenstockError, TopologyError
+from penstock.errors import ConfigurationError, PenstockError, TopologyError
 from penstock.kinds.coding import json_decoder
 from penstock.kinds.event import Event
 from penstock.runtime.arrivals import ArrivedBlocks
@@ -91,7 +91,7 @@ class TopologyDriver:
     Args:
         app: the application; its query-dialect elements need Spark and are refused here.
         partitions: the number of partitions of each hop.
-        start: the processing time of the first batch.
+        start: the processing time of the first batch; without a zone it is UTC.
         dead_letters: whether events that cannot be decoded or handled become dead letters, as in a run; otherwise `batch`
             raises.
     """
@@ -101,6 +101,9 @@ class TopologyDriver:
     ) -> None:
         self._topology = app.topology()
         refuse_in_memory(self._topology)
+        if partitions < 1:
+            raise ConfigurationError(f"partitions is {partitions}; give 1 or more.")
+        start = start if start.tzinfo else start.replace(tzinfo=UTC)
         for element in self._topology.elements:
             element.prepare()
         self._app = app
@@ -145,6 +148,8 @@ class TopologyDriver:
 
         The micro-batch is not committed: run it again, as Spark would.
         """
+        if event < 0:
+            raise ConfigurationError(f"crash_at({event}): events are counted from 0.")
         self._crash_at = event
 
     def batch(self, events: Mapping[str, Sequence[Event | bytes | str]] | None = None) -> None:

@@ -5,12 +5,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from penstock.app.drawing import nodes_and_edges
 from penstock.app.picture import drawn
 from penstock.connectors.lag import said
+from penstock.errors import SourceError
 from penstock.runs.batches import BatchRecord
 from penstock.runs.follower import Follower
 from penstock.runs.letters import last_letters, topics_of_letters
@@ -123,9 +124,12 @@ def _left(record: Record) -> float | None:
 
 
 def _recent(records: Sequence[BatchRecord]) -> list[BatchRecord]:
-    last = records[-1].committed_us if records else 0
-    recent = [record for record in records if record.committed_us > last - LATELY_S * 1e6]
-    return recent if len(recent) > 2 else list(records[-3:])
+    """Return the last micro-batches, of those since the clock was last set back."""
+    back = (place for place, (one, other) in enumerate(pairwise(records), 1) if other.committed_us < one.committed_us)
+    steady = records[max(back, default=0) :]
+    last = steady[-1].committed_us if steady else 0
+    recent = [record for record in steady if record.committed_us > last - LATELY_S * 1e6]
+    return recent if len(recent) > 2 else list(steady[-3:])
 
 
 def _lately(follower: Follower) -> dict[str, Any]:
@@ -138,9 +142,9 @@ def _lately(follower: Follower) -> dict[str, Any]:
         seen = follower.groups[name]
         records = list(seen.records)[-POINTS:]
         recent = _recent(records)
-        if len(recent) < 2:
+        span = (recent[-1].committed_us - recent[0].committed_us) / 1e6 if recent else 0.0
+        if not span:
             continue
-        span = (recent[-1].committed_us - recent[0].committed_us) / 1e6
         for record in recent[1:]:
             for stream, events in record.streams.items():
                 if stream not in seen.handed_on:
@@ -221,7 +225,7 @@ def _series(follower: Follower) -> list[dict[str, Any]]:
                 [
                     part[-1].committed_us / 1e6,
                     *follower.groups[name].quantiles(part),
-                    taken / span if span else None,
+                    taken / span if span and span > 0 else None,
                     sum(lasted) / len(lasted) if lasted else None,
                     waiting.get((name, part[-1].batch)),
                 ]
@@ -249,7 +253,10 @@ def _letters(follower: Follower) -> list[dict[str, Any]]:
     """Return the last dead letters, newest first, each with the command that replays those of its place."""
     if not follower.totals.dead_lettered and not follower.report:
         return []
-    last = last_letters(follower.run, LETTERS)
+    try:
+        last = last_letters(follower.run, LETTERS)
+    except SourceError as error:  # the rest of the page is as sound as it was
+        return [{"place": "", "error": str(error), "line": None, "payload": "", "replay": ""}]
     return [
         {
             "place": letter.place,

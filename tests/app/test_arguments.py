@@ -170,6 +170,20 @@ TAKEN = {
 """The values that are right, or right as far as one declaration can tell, by call and argument."""
 
 
+@pytest.mark.parametrize(
+    "given", [("",), (None,), (5,), ("a", {"trigger": None}), ("a", {"trigger": True}), ("a", {"on_error": 1})]
+)
+def test_an_application_of_wrong_arguments_has_a_sentence(given):
+    named = given[1] if len(given) > 1 else {}
+    with pytest.raises(PenstockError, match=r"App|application|duration"):
+        App(given[0], **named)
+
+
+def test_a_call_without_an_argument_names_itself():
+    with pytest.raises(TypeError, match="sum: missing a required argument: 'field'"):
+        reducers.sum()
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_a_wrong_argument_has_a_sentence_and_nothing_comes_from_inside(name):
     parameters = list(inspect.signature(getattr(App, name)).parameters.values())[1:]

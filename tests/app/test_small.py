@@ -30,7 +30,9 @@ def test_durations_are_read(text, expected):
     assert seconds(text) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "10 parsecs", "-3 s", "1.2.3 s", -1, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "5 mss", "5 ss", True, None, [], "10 parsecs", "-3 s", "1.2.3 s", -1, float("nan"), float("inf")]
+)
 def test_other_durations_are_refused(text):
     with pytest.raises(ConfigurationError, match="uration"):
         seconds(text)

@@ -143,6 +143,10 @@ def odd_name(app, words, out):
     app.element(words, name="a b")(echo)
 
 
+def name_of_dots(app, words, out):
+    app.sink("..", words)
+
+
 @pytest.mark.parametrize(
     ("mistake", "kind", "words"),
     [
@@ -166,6 +170,7 @@ def odd_name(app, words, out):
         (nothing_to_do, TopologyError, ["Idle", "does nothing"]),
         (not_a_stream, TopologyError, ["listener", "'Words'", "app.stream"]),
         (odd_name, TopologyError, ["'a b'", "letters, digits"]),
+        (name_of_dots, TopologyError, ["'..'", "dots alone"]),
     ],
 )
 def test_a_mistake_is_named_with_its_mend(mistake, kind, words):

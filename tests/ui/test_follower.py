@@ -319,3 +319,36 @@ def test_a_damaged_ledger_is_told_at_each_look_until_it_is_put_back(runs):
     draft.replace(path)
     assert follower.read()
     assert follower.totals.batches == len(list(records_in(path)))
+
+
+def set_back(record: BatchRecord):
+    record.committed_us -= 3_600_000_000
+
+
+def stop_the_clock(record: BatchRecord):
+    record.committed_us = 1_700_000_000_000_000
+
+
+def test_rates_are_of_the_time_since_the_clock_was_set_back(runs):
+    run = runs / "keyed"
+    before = snapshot(Follower(run), Forecast())["lately"]
+    changed(run, set_back)
+    shown = snapshot(Follower(run), Forecast())
+    assert shown["lately"]["rate"] == pytest.approx(before["rate"], rel=0.3)
+    assert all(one["rate"] > 0 for one in shown["lately"]["elements"].values())
+    assert all(row[4] is None or row[4] >= 0 for row in shown["series"][0]["rows"])
+    changed(run, stop_the_clock)
+    assert snapshot(Follower(run), Forecast())["lately"]["elements"] == {}
+
+
+def test_damage_in_one_place_leaves_the_rest_of_the_page(runs):
+    run = runs / "keyed"
+    changed(run, fail)
+    (run / "dead-letters").mkdir(exist_ok=True)
+    (run / "dead-letters" / "0.jsonl").write_text('{"torn": ')
+    with (run / "progress.jsonl").open("a") as file:
+        file.write("null\n5\n")
+    shown = snapshot(Follower(run), Forecast())
+    [letter] = shown["letters"]
+    assert "is no dead letter" in letter["error"]
+    assert shown["batches"] > 10

@@ -218,7 +218,7 @@ def _own(binding: Binding) -> Iterator[SparkSession]:
     name = f"penstock-{recording.directory.name}"
     jars = jars_of(binding.jars())
     own = {**settings_for(binding.stores), **DISK, **conf_of(options.conf)}
-    spark = start_session(name, options.master, recording.log, own, options.archives, jars)
+    spark = start_session(name, options.master, recording.log, own, tuple(options.archives), jars)
     if is_local(recording.directory):
         write_on_disk(spark)
     try:

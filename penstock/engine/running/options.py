@@ -1,6 +1,6 @@
 """The options of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -60,7 +60,7 @@ class RunOptions:
     trigger: float | None = None
     hops: str | None = None
     checkpoint_every: float = 300.0
-    archives: tuple[str, ...] = ()
+    archives: Sequence[str] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     retain: int = RETAIN
     quiet: bool = False
