@@ -217,7 +217,8 @@ class Adapting:
                 return None
             self._calibration = calibrate(observation)
             rate = self._calibration.arrivals.rate
-            return self._decide(Cause("learned", {"rate": rate, "seconds": now - (self._began or now)}, rate), now, ledgers)
+            learned = Cause("learned", {"rate": rate, "seconds": now - (self._began or now)}, rate)
+            return self._decide(learned, now, ledgers, observation.queries[-1].cold[-1])
         series = observation.queries[0].cold[-1]
         cause = self._rate_has_changed(series) or self._speed_has_changed(observation)
         if cause is not None and self._pending is not None and self._chokes(cause, self._pending.decision):
@@ -229,7 +230,7 @@ class Adapting:
         if cause is None:
             return None
         self._calibration = _as_now(calibrate(observation), observation, series, cause)
-        return self._decide(cause, now, ledgers)
+        return self._decide(cause, now, ledgers, observation.queries[-1].cold[-1])
 
     def _note_fault(self, why: str, now: float) -> None:
         """Record a fault in the decisions, unless it has the text of the last fault."""
@@ -273,7 +274,7 @@ class Adapting:
                 return Cause("speed", evidence, self._planned_rate)
         return None
 
-    def _decide(self, cause: Cause, now: float, ledgers: Ledgers) -> Decision | None:
+    def _decide(self, cause: Cause, now: float, ledgers: Ledgers, last: Series) -> Decision | None:
         assert self._calibration is not None
         calibration, target = self._calibration, self._target
         present = Setting(rate=cause.rate, trigger=self._trigger)
@@ -301,7 +302,7 @@ class Adapting:
             return self._note("propose", cause, now, interval, why, expected, gates=gates)
         # From now on the effect of an earlier change cannot be told from that of this one: only this one is judged.
         decision = self._note("apply", cause, now, interval, why, expected, gates=gates)
-        self._pending = Pending(decision, _measured(ledgers, now - 60, now))
+        self._pending = Pending(decision, _measured(ledgers, now - 60, now, last))
         return decision
 
     def _interval(self, target: Target, rate: float) -> float | None:
@@ -362,7 +363,7 @@ class Adapting:
             return None
         self._pending = None
         name = self._target.name
-        came, old = seen[name], pending.before.get(name, math.inf)
+        came, old = seen[name], pending.before.get(name, self._target.seconds)
         decision = pending.decision
         if came > self._target.seconds and came > 1.1 * old:
             self._dwell *= 2

@@ -45,6 +45,11 @@ class Flow:
         """The time by which ``count`` rows have arrived; infinite if they never do."""
         return float(reached(self.times, self.counts, count))
 
+    def until(self, time: float) -> "Flow":
+        """The flow up to a time, at which it ends with a point of its own."""
+        before = self.times <= time
+        return Flow(np.append(self.times[before], time), np.append(self.counts[before], self.count(time)))
+
     def births(self, rows: Real) -> Real:
         """The times at which the rows with these numbers arrived."""
         return np.asarray(np.interp(rows, self.counts, self.times))

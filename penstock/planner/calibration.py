@@ -162,6 +162,10 @@ class Calibration:
             NotSolvableError: the model of ``"solved"`` does not fit the recordings.
         """
         whole = self.complete(setting)
+        if method == "solved" and whole.arrivals not in (None, "poisson"):
+            raise NotSolvableError(
+                "The solved model assumes Poisson arrivals: leave out other ones, or simulate (method='simulated')."
+            )
         rate, limit = float(whole.rate or 0.0), self.throughput_limit(whole)
         if rate >= limit:
             raise UnstableServerError(

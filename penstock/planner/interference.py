@@ -103,8 +103,10 @@ class _Running:
 
 
 def shared(loads: Sequence[Load], cores: float, *, span: float = SPAN_S) -> dict[str, dict[str, float]]:
-    """Simulate queries that share a driver: latency figures by query, in seconds; infinite if the cores do not suffice."""
-    if sum(load.forced for load in loads) >= cores:
+    """Simulate queries that share a driver: latency figures by query, in seconds; infinite if the cores do not suffice,
+    or one does not keep up by itself.
+    """
+    if sum(load.forced for load in loads) >= cores or any(load.rate * load.per_row >= 1 for load in loads):
         return {load.name: dict.fromkeys(("mean", *QUANTILES), math.inf) for load in loads}
     running = [_Running(load, load.trigger, 0.0) for load in loads]
     latencies: dict[str, list[Real]] = {load.name: [] for load in loads}

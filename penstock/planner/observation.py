@@ -22,7 +22,7 @@ from penstock.planner.arrivals import Flow
 from penstock.planner.gate import SimulatedBatches
 from penstock.planner.prediction import QUANTILES, summary
 from penstock.planner.reading import Found, Progress, Task, find
-from penstock.planner.series import Series, series_of
+from penstock.planner.series import Real, Series, series_of
 from penstock.planner.setting import Setting
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.files import ledger_of
@@ -108,8 +108,9 @@ class QueryObservation:
             return {"mean": (measured.mean or 0.0) / 1e3, **quantiles}
         if self.upstream is not None or not self.series:
             return {}
-        latencies = [derived(part) for part in _unbroken(self.series[-1]) if len(part) > 1]
-        return summary(np.concatenate(latencies)) if any(map(len, latencies)) else {}
+        parts = [(float(part.rows[1:].sum()), derived(part)) for part in _unbroken(self.series[-1]) if len(part) > 1]
+        total = sum(rows for rows, latencies in parts if len(latencies))
+        return summary(np.concatenate([_spread(latencies, rows / total) for rows, latencies in parts])) if total else {}
 
     @property
     def timed(self) -> int:
@@ -369,7 +370,13 @@ class _Recording:
             gate = {} if known is None else _gate_of([Uri.parse(uri) for uri in known.sources.values()])
             if "max_rows" not in gate and warm and (most := warm[-1].maximum) is not None:
                 gate["max_rows"] = most
-        known_cores = cores or _cores(self.start)
+        recorded = _cores(self.start)
+        if cores is not None and recorded is not None and cores != recorded:
+            raise ConfigurationError(
+                f"The recording says that the query had {recorded:g} cores, and {cores:g} were given: leave them out; "
+                "for a prediction with others, ask for these."
+            )
+        known_cores = recorded if cores is None else cores
         partitions = (self.manifest and self.manifest.partitions) or max(
             (r.partitions or 0 for r in self.queries[name]), default=0
         )
@@ -523,6 +530,15 @@ def derived(series: Series) -> Any:
     arrived = Flow(looked[order], np.maximum.accumulate(there[order]))
     passage = SimulatedBatches(series.started, series.admitted, series.visible, series.ended, taken)
     return passage.latencies(arrived, float(series.admitted[0]))[1]
+
+
+def _spread(latencies: Real, share: float) -> Real:
+    """A share of the latencies, which are in the order of the rows, evenly spread over them; at least one if there are any."""
+    return (
+        latencies[np.linspace(0, len(latencies) - 1, max(1, round(share * len(latencies)))).astype(int)]
+        if len(latencies)
+        else latencies
+    )
 
 
 def _warm(series: Series) -> Series:

@@ -17,6 +17,7 @@ from penstock.app.topology import Topology
 from penstock.connectors.registry import is_gated, read_uri
 from penstock.engine.running.options import RunOptions
 from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.kinds.coding import finite
 from penstock.runs.layout import MAIN
 from penstock.storage import durable
 
@@ -101,7 +102,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def text(self) -> str:
         """The content of the plan's file: indented JSON."""
-        return json.dumps(msgspec.to_builtins(self), indent=2) + "\n"
+        return json.dumps(finite(msgspec.to_builtins(self)), indent=2, allow_nan=False) + "\n"
 
     def write(self, path: Path) -> None:
         """Write the plan to a file.

@@ -80,6 +80,8 @@ def make_plan(
         >>> plan.trigger_s > 1
         True
     """
+    if fewest_cores and what_if is not None and what_if.cores is not None:
+        raise ConfigurationError("The fewest cores are looked for, and cores are given, too: leave out the one or the other.")
     limits = tuple(verdicts(observation))
     if (unknown := unfit(limits)) is not None:
         raise ConfigurationError(unknown)
@@ -94,9 +96,8 @@ def make_plan(
         if tuning.chosen is None:
             raise ConfigurationError(f"{tuning.headline} {tuning.reason}")
         chosen, today, tried, reason, holds_to = (tuning.chosen, tuning.today, tuning.tried, tuning.reason, tuning.max_rate)
-    plan = plan_of(
-        observation, chosen, goal, because=reason, holds_to=holds_to, fixes_cores=fewest_cores, recordings=recordings
-    )
+    fixes_cores = fewest_cores or (what_if is not None and what_if.cores is not None)
+    plan = plan_of(observation, chosen, goal, because=reason, holds_to=holds_to, fixes_cores=fixes_cores, recordings=recordings)
     grouping = (
         None if isinstance(goal, Prices) or (chosen.setting.min_rows or 1) > 1 else _grouped(observation, calibration, chosen)
     )
@@ -224,11 +225,12 @@ def _cheapest(
         near = [around * 2 ** (power / 4) for power in range(-4, 5)]
         gates = [predicted(interval, patience) for interval in near for patience in PATIENCE]
         tried += [prediction for prediction in gates if prediction is not None]
-    best = min(tried, key=prices.per_second)
-    chosen = calibration.predict(best.setting)
     today = None
     with suppress(PenstockError):
         today = calibration.predict(calibration.complete(what_if))
+        tried.append(today)  # with a gate, say, that none of the others has
+    best = min(tried, key=prices.per_second)
+    chosen = today if best is today else calibration.predict(best.setting)
     reason = (
         f"{prices.shown(chosen)}, which is the least of {len(tried)} settings (predicted)"
         + ("" if today is None else f"; as it is now: {prices.shown(today)}")

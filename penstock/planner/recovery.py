@@ -118,10 +118,11 @@ def _once(
 ) -> tuple[float, float, Real, Real, Real]:
     """Simulate one run; returns the seconds to recover, and the other fields of a `Recovery` from ``usual_p95`` on."""
     rate = float(whole.rate or 0.0)
-    before = calibration.arrivals.flow(rate, event + outage if step == 1.0 else event, random, whole.arrivals)
-    after = calibration.arrivals.flow(rate * step, horizon - before.times[-1], random, whole.arrivals)
+    changes = event + outage if step == 1.0 else event
+    before = calibration.arrivals.flow(rate, changes, random, whole.arrivals).until(changes)
+    after = calibration.arrivals.flow(rate * step, horizon - changes, random, whole.arrivals)
     flow = Flow(
-        np.concatenate([before.times, before.times[-1] + after.times[1:]]),
+        np.concatenate([before.times, changes + after.times[1:]]),
         np.concatenate([before.counts, before.counts[-1] + after.counts[1:]]),
     )
     gate = gate_of(whole)

@@ -10,6 +10,9 @@ from penstock.app.duration import Duration, seconds
 from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
 
+LARGEST_SCV = 100_000
+"""The greatest squared coefficient of variation of gaps, far above any that was recorded; more takes too much memory."""
+LONGEST_S = 365 * 86_400.0
 DEFAULT_DELAY_S = 900.0
 """Spark's default of ``maxTriggerDelay``."""
 
@@ -53,6 +56,8 @@ class Setting:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, seconds(value))
+                if seconds(value) > LONGEST_S:
+                    raise ConfigurationError(f"{name} is {value}; give 365 days or less.")
         for name in ("min_rows", "max_rows", "cores", "partitions"):
             value = getattr(self, name)
             if value is not None:
@@ -73,11 +78,15 @@ class Setting:
                 f"arrivals={self.arrivals!r}: give 'poisson', a squared coefficient of variation, or times in seconds."
             )
         if isinstance(self.arrivals, int | float):
-            parameter.rate("arrivals", self.arrivals)
+            if not 0 <= self.arrivals <= LARGEST_SCV:
+                raise ConfigurationError(
+                    f"arrivals={self.arrivals:g}: a squared coefficient of variation is from 0 (evenly) to {LARGEST_SCV:,}."
+                )
         elif self.arrivals is not None and not isinstance(self.arrivals, str):
-            times = tuple(np.sort(np.asarray(self.arrivals, dtype=float)).tolist())
-            if len(times) < 2 or times[0] == times[-1]:
-                raise ConfigurationError("arrivals must be two or more times in seconds.")
+            given = np.asarray(self.arrivals, dtype=float)
+            times = tuple(np.sort(given.ravel()).tolist())
+            if given.ndim > 1 or not np.isfinite(given).all() or len(times) < 2 or times[0] == times[-1]:
+                raise ConfigurationError("arrivals must be two or more times in seconds: finite, and one a line.")
             object.__setattr__(self, "arrivals", times)
 
     @property
@@ -114,8 +123,9 @@ class Setting:
         written = {}
         if self.trigger is not None:
             written["trigger(processingTime=...)"] = _written(self.interval)
-        if self.min_rows is not None and self.min_rows > 1:
+        if self.min_rows is not None:
             written["minOffsetsPerTrigger"] = f"{self.min_rows:.0f}"
+        if self.min_rows is not None and self.min_rows > 1:
             written["maxTriggerDelay"] = _written(self.delay)
         if self.max_rows is not None and self.max_rows != float("inf"):
             written["maxOffsetsPerTrigger"] = f"{self.max_rows:.0f}"

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.app.display import framed, rounded
-from penstock.errors import ConfigurationError, PenstockError
+from penstock.errors import ConfigurationError, PenstockError, UnstableServerError
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.logs import about_logs
 from penstock.planner.observation import Observation
@@ -114,7 +115,7 @@ class Tuning:
             return f"{goal} can be met."
         if self.doubted or self.chance >= ALWAYS:
             return f"{goal} may be met."
-        return f"{goal} may be met ({10 * self.chance:.0f} in 10)."
+        return f"{goal} may be met ({min(9, max(1, round(10 * self.chance)))} in 10)."
 
     @property
     def limits(self) -> str:
@@ -261,6 +262,9 @@ def choose(calibration: Calibration, target: Target, what_if: Setting | None = N
     tried = list(_tried(calibration, base, target))
     chosen, sure = _chosen(calibration, tried, target)
     answer = Tuning(target, {}, today, chosen, True, (), sure, "", None, None, tuple(tried))
+    if not tried:
+        with suppress(UnstableServerError):
+            calibration.predict(replace(base.ungated(), trigger=0.0), replicates=0)  # raises an error that says why
     if chosen is None:
         reason, missing = _missing(calibration, base, tried, target)
         # Without a prediction the query does not keep up, unless the recording leaves open what a row costs.

@@ -124,6 +124,13 @@ def test_a_step_of_four_is_met_by_one_change_at_most(tmp_path):
     assert seen[-1].evidence["rate"] == pytest.approx(4000, rel=0.1)
 
 
+def test_what_was_before_a_change_is_known_where_results_have_no_times(tmp_path):
+    run = Simulated(tmp_path, TARGET, rate=lambda at: 1000, timed=0)
+    while run.adapting._pending is None:
+        run.run(run.now + 2)
+    assert 0.5 < run.adapting._pending.before["p95"] < 2.5
+
+
 @pytest.mark.slow
 def test_a_slow_wave_is_no_reason_to_fidget(tmp_path):
     run = Simulated(tmp_path, TARGET, rate=lambda at: 1000 * (1 + 0.4 * math.sin(2 * math.pi * at / 600))).run(1200)
