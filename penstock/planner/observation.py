@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,7 +51,7 @@ LEAST_WARM = 8
 class Note:
     """A peculiarity of a recording, and how it was dealt with."""
 
-    kind: Literal["torn", "missing", "restart", "warm-up", "trigger", "short", "late", "earlier"]
+    kind: Literal["torn", "missing", "restart", "warm-up", "trigger", "short", "late", "earlier", "names"]
     text: str
 
 
@@ -202,10 +202,16 @@ def observe(
         if real(place) in map(real, places[:number]):
             raise ConfigurationError(f"{place} is given twice: its micro-batches would count twice. Give each recording once.")
     recordings = [_Recording.of(place, progress) for place in places]
+    notes = []
     if all(len(recording.queries) == 1 for recording in recordings):  # one query, even if it is named differently
+        named = dict.fromkeys(name for recording in recordings for name in recording.names)
+        if len(named) > 1:
+            several = f"Recordings of {', '.join(named)} are taken as of one query: leave out those of another one."
+            notes.append(Note("names", several))
         for recording in recordings:
             recording.rename(next(iter(recordings[-1].queries)))
-    return _observed(recordings, _chosen(recordings, query), cores)
+    seen = _observed(recordings, _chosen(recordings, query), cores)
+    return replace(seen, notes=(*notes, *seen.notes))
 
 
 def observe_running(directory: Path, records: Sequence[Record], ledgers: Mapping[str, Sequence[BatchRecord]]) -> Observation:
@@ -307,6 +313,11 @@ class _Recording:
                     f"{path} was moved to other groups, and nothing has run in them since: record it as it is now."
                 )
         return recording
+
+    @property
+    def names(self) -> set[str]:
+        """The names that the queries were given."""
+        return {record.name for records in self.queries.values() for record in records if record.name is not None}
 
     def rename(self, name: str) -> None:
         """Rename the only query."""

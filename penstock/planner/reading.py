@@ -3,7 +3,7 @@
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -176,7 +176,41 @@ def _plausible(told: Iterable[dict[str, Any]], found: Found) -> list[Record]:
     middle = median(record.started for record in records) if records else 0.0
     possible = [record for record in records if abs(record.started - middle) < FAR_S and _is_possible(record)]
     found.odd += len(made) - len(possible)
-    return possible
+    ordered = _in_order(possible)
+    _refuse_overlapping(ordered, found.path)
+    return ordered
+
+
+def _in_order(records: list[Record]) -> list[Record]:
+    """The records by their times where a log has others first, such as the newest. A clock that was set back does not count:
+    micro-batches of one start are numbered.
+    """
+    latest: dict[tuple[str, str], int] = {}
+    for record in filter(_took, records):
+        if record.number < latest.get((record.query, record.run), -1):
+            return sorted(records, key=lambda one: one.started)
+        latest[record.query, record.run] = record.number
+    return records
+
+
+def _took(record: Record) -> bool:
+    return record.taken > 0
+
+
+def _refuse_overlapping(records: Sequence[Record], path: Path) -> None:
+    """Refuse records of which most begin before the last one of their start has ended, which Spark's never do."""
+    before: dict[tuple[str, str], Record] = {}
+    pairs = overlapping = 0
+    for record in filter(_took, records):
+        if (last := before.get((record.query, record.run))) is not None:
+            pairs += 1
+            overlapping += record.started + ROUNDED_S < last.started + last.duration
+        before[record.query, record.run] = record
+    if overlapping > max(2, pairs / 2):
+        raise SourceError(
+            f"Most micro-batches of {path} begin before the last one has ended: its times are in other units than Spark's. Give "
+            "timestamps in ISO 8601, and durationMs in milliseconds."
+        )
 
 
 def _is_possible(record: Record) -> bool:

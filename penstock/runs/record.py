@@ -139,9 +139,11 @@ def record_of(progress: Mapping[str, Any]) -> Record | None:
 
 
 def _moment(timestamp: Any) -> float:
-    """Seconds since the epoch of a time as text, or as milliseconds since the epoch, which some exports make of it."""
+    """Seconds since the epoch of a time as text, or as a number of seconds, milliseconds, microseconds or nanoseconds since the
+    epoch, which some exports make of it; which of these it is, its size tells.
+    """
     if isinstance(timestamp, int | float):
-        return float(timestamp) / 1e3
+        return float(timestamp) / next((unit for unit in (1, 1e3, 1e6) if abs(timestamp) < 1e11 * unit), 1e9)
     return datetime.fromisoformat(str(timestamp).replace("Z", "+00:00")).timestamp()
 
 

@@ -1,12 +1,14 @@
 """Recordings and settings at the edges: figures are of rows, plans can be read, and what cannot be answered is refused."""
 
 from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
 from planner.queries import progress, written
 
-from penstock.errors import ConfigurationError, NotSolvableError, UnstableServerError
+from penstock.errors import ConfigurationError, NotSolvableError, SourceError, UnstableServerError
 from penstock.planner import Setting, Target, calibrate, make_plan, observe, tune
 from penstock.planner.arrivals import Flow
 from penstock.planner.interference import load_of, shared
@@ -161,3 +163,46 @@ def test_a_chance_is_one_to_nine_in_ten(steady):
             answer.chosen, replicates={**answer.chosen.replicates, "p95": np.array([1.0] * met + [9.0] * (60 - met))}
         )
         assert says in replace(answer, chosen=chosen).headline
+
+
+def seconds_of(entry):
+    return datetime.fromisoformat(entry["timestamp"].replace("Z", "+00:00")).timestamp()
+
+
+@pytest.mark.parametrize("order", ["newest first", "pairs swapped"])
+@pytest.mark.parametrize("unit", [None, 1, 1e3, 1e6, 1e9])
+def test_a_log_in_another_order_and_of_other_units_is_the_same_log(tmp_path, order, unit):
+    told, _ = progress(trigger=3.0, seconds=200)
+    usual = observe(written(tmp_path / "usual.jsonl", told)).queries[0]
+    other = (
+        told[::-1]
+        if order == "newest first"
+        else [told[place ^ 1] for place in range(len(told) // 2 * 2)] + told[len(told) // 2 * 2 :]
+    )
+    if unit is not None:
+        other = [{**one, "timestamp": seconds_of(one) * unit} for one in other]
+    seen = observe(written(tmp_path / "other.jsonl", other)).queries[0]
+    assert (seen.batches, seen.setting) == (usual.batches, usual.setting)
+    assert seen.latency() == pytest.approx(usual.latency(), rel=1e-3)
+
+
+def test_times_in_other_units_than_sparks_are_refused(tmp_path):
+    told, _ = progress(trigger=1.0, seconds=200)
+    lasting = [{**one, "durationMs": {name: 1000 * value for name, value in one["durationMs"].items()}} for one in told]
+    closer = [{**one, "timestamp": seconds_of(one) / 1e3} for one in told]
+    for wrong in (lasting, closer):
+        with pytest.raises(SourceError, match="begin before the last one has ended"):
+            observe(written(tmp_path / "wrong.jsonl", wrong))
+
+
+def test_recordings_of_queries_of_two_names_are_noted(tmp_path):
+    sources = [written(tmp_path / f"{name}.jsonl", progress(name=name, seconds=60)[0]) for name in ("orders", "clicks")]
+    assert any("Recordings of orders, clicks are taken as of one query" in note.text for note in observe(*sources).notes)
+    assert not any(note.kind == "names" for note in observe(sources[0]).notes)
+
+
+def test_cores_that_contradict_the_recording_are_refused():
+    run = Path(__file__).parents[1] / "ui" / "recorded" / "keyed"
+    with pytest.raises(ConfigurationError, match="says that the query had 2 cores, and 8 were given"):
+        observe(run, cores=8)
+    assert observe(run, cores=2).queries[0].setting.cores == 2
