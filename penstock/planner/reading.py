@@ -208,7 +208,7 @@ def _refuse_overlapping(records: Sequence[Record], path: Path) -> None:
         before[record.query, record.run] = record
     if overlapping > max(2, pairs / 2):
         raise SourceError(
-            f"Most micro-batches of {path} begin before the last one has ended: its times are in other units than Spark's. Give "
+            f"Most micro-batches of {path} begin before the last one has ended: its times are in other units. Give "
             "timestamps in ISO 8601, and durationMs in milliseconds."
         )
 

@@ -8,7 +8,7 @@ import math
 import pprint
 import sys
 import tracemalloc
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -357,12 +357,13 @@ def test_what_was_not_timed_is_called_derived(tmp_path):
 
 def test_memory_is_bounded_however_long_the_recording_is(tmp_path, monkeypatch):
     monkeypatch.setattr("penstock.planner.reading.MOST", 500)
-    line = json.dumps(TOLD[60])
+    began = datetime(2026, 1, 1, tzinfo=UTC)
 
     def peak(count):
         with (tmp_path / "long").open("w") as file:
             for number in range(count):
-                file.write(line.replace('"batchId": 60', f'"batchId": {number}') + "\n")
+                stamp = (began + timedelta(seconds=5 * number)).isoformat(timespec="milliseconds")
+                file.write(json.dumps({**TOLD[60], "batchId": number, "timestamp": stamp}) + "\n")
         tracemalloc.start()
         found = find(tmp_path / "long")
         _, most = tracemalloc.get_traced_memory()
