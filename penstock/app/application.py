@@ -514,8 +514,9 @@ class App:
     ) -> Callable[[Pair], Pair]:
         """Declare a processing element that looks up each event's row in a static table.
 
-        The function takes an event and its row, or None. Each worker reads the whole table, checks it before each micro-batch,
-        and reads it again when it has changed. A micro-batch that is replayed after a crash sees the table as it is by then.
+        The function takes an event and its row, or None. Each worker reads the whole table, checks it before a micro-batch,
+        though at most every ``refresh`` seconds of the real clock, and reads it again when it has changed. A micro-batch that
+        is replayed after a crash sees the table as it is by then.
 
         Args:
             table: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE``, ``postgresql://.../DATABASE/TABLE``.
@@ -705,9 +706,10 @@ class App:
         """Declare an element in the batch dialect: from a ``pyarrow.RecordBatch`` to a ``RecordBatch`` or a dict of columns.
 
         With ``key`` and ``state`` the function takes three arguments: the batch, whose events are in the order of delivery;
-        ``at``, an ``int64`` array with the position of each event's instance; and the `States` of these instances. It may
-        return None to emit nothing. Batches may be cut anywhere, so two in turn must give the same result as both in one. If
-        the result has as many rows as there are events, or instances, each row is taken to descend from that at its position.
+        ``at``, an ``int64`` array with the position of each event's instance; and the `States` of these instances. A function
+        may return None to emit nothing, and otherwise returns all columns of the stream. Batches may be cut anywhere, so two
+        in turn must give the same result as both in one. If the result has as many rows as there are events, or instances,
+        each row is taken to descend from that at its position.
 
         Args:
             key: field or fields whose values select the instance that gets an event.

@@ -149,9 +149,21 @@ class ProcessingElement(msgspec.Struct, dict=True):
         raise NotImplementedError
 
     @property
+    def _own_context(self) -> InstanceContext:
+        """The context of this instance.
+
+        Raises:
+            TypeError: it has none, as it has no key.
+        """
+        if self._context is None:
+            raise TypeError(f"{type(self).__name__} has no key, so it has no clock, watermark or timer: declare it with key=.")
+        context: InstanceContext = self._context
+        return context
+
+    @property
     def now(self) -> datetime:
         """The micro-batch's processing time, UTC; unchanged when the micro-batch is replayed after a crash."""
-        return datetime.fromtimestamp(self._context.now, UTC)
+        return datetime.fromtimestamp(self._own_context.now, UTC)
 
     @property
     def watermark(self) -> datetime | None:
@@ -159,7 +171,7 @@ class ProcessingElement(msgspec.Struct, dict=True):
 
         Once the input has ended it is the year 9000, which is after all events.
         """
-        mark = self._context.watermark
+        mark = self._own_context.watermark
         return None if mark is None else min(datetime.fromtimestamp(mark, UTC), ENDED)
 
     def set_timer(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
@@ -170,16 +182,16 @@ class ProcessingElement(msgspec.Struct, dict=True):
         """
         if at is not None and after is None:
             at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-            has_ended = self._context.event_time and self.watermark == ENDED
-            self._context.due = None if has_ended and at >= ENDED else at.timestamp()
-        elif after is not None and at is None and not self._context.event_time:
-            self._context.due = round((self._context.now + seconds(after)) * 1e6) / 1e6
+            has_ended = self._own_context.event_time and self.watermark == ENDED
+            self._own_context.due = None if has_ended and at >= ENDED else at.timestamp()
+        elif after is not None and at is None and not self._own_context.event_time:
+            self._own_context.due = round((self._own_context.now + seconds(after)) * 1e6) / 1e6
         else:
             raise TypeError("set_timer takes one of at= and after=; an element whose timers go by event time takes at= alone.")
 
     def cancel_timer(self) -> None:
         """Cancel the timer that this instance has set, if any."""
-        self._context.due = None
+        self._own_context.due = None
 
 
 ENDED = datetime(9000, 1, 1, tzinfo=UTC)

@@ -44,7 +44,10 @@ class Stream(Generic[E]):
         return Emission(self, self.event_type(*fields, **named))
 
     def emit(self, event: E) -> Emission:
-        """Return an existing event as an emission for an element to yield."""
+        """Return an existing event as an emission for an element to yield.
+
+        One of another type, such as a derived one, becomes one of the stream's, without the fields that it has more.
+        """
         return Emission(self, event)
 
     def __repr__(self) -> str:

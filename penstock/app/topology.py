@@ -212,9 +212,10 @@ class Topology:
                 "come: declare a source with event_time='field'."
             )
         if element.judges_lateness and any(event_time.late == "process" for event_time in timed):
+            longer = ", and keep its windows for longer, as allowed='1 minute'" if element.window is not None else ""
             raise TopologyError(
                 f"Element {element.name} ({element.note}) cannot process late events, as a source with late='process' asks: "
-                "set late='dead-letter' or 'drop', and keep windows for longer, as Tumbling('10 s', allowed='1 minute')."
+                f"set late='dead-letter' or 'drop'{longer}."
             )
 
     def _check_known(self, stream: Stream[Any], who: str) -> None:

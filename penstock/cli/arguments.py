@@ -131,7 +131,13 @@ def loaded(context: click.Context, file: str) -> tuple[App, AppReference]:
         raise ConfigurationError(
             f"{file} is no option of this command{did_you_mean(file, options) or '.'} Parameters of an application follow it."
         )
-    return load_app(file, parameters(context.args, options), options)
+    app, reference = load_app(file, parameters(context.args, options), options)
+    for name in app.parameters:
+        if f"--{name}" in [*options, "--help"]:
+            raise ConfigurationError(
+                f"--{name} is an option of this command, so no parameter can have its name: rename the parameter."
+            )
+    return app, reference
 
 
 def refuse_given(why: str, *names: str) -> None:

@@ -62,7 +62,7 @@ def check_event_type(event_type: Any) -> None:
     if not fields:
         raise EventSchemaError(f"Event {event_type.__name__} has no fields: annotate at least one, as `text: str`.")
     for name, annotation in fields.items():
-        for path, bad in _unsupported(annotation, f"{event_type.__name__}.{name}"):
+        for path, bad in _unsupported(annotation, f"{event_type.__name__}.{name}", (event_type,)):
             raise EventSchemaError(f"Field {path} has type {shown(bad)}; a field may be {allowed()}.")
     for name in changeable_defaults(event_type):
         raise EventSchemaError(
@@ -75,34 +75,35 @@ def allowed() -> str:
     """Return a list, in words, of the types that a field may have."""
     scalars = ", ".join(kind.python.__name__ for kind in kinds() if not kind.naive)
     choices = "an Enum or a Literal of texts or of whole numbers of 64 bits"
-    return f"{scalars}, {choices}, a nested Event, list[...], dict[str, ...] and `... | None`"
+    return f"{scalars}, {choices}, a nested Event of another type, list[...], dict[str, ...] and `... | None`"
 
 
-def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the path and type of each part of an annotation that no stream can carry."""
+def _unsupported(annotation: Any, path: str, around: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the path and type of each part of an annotation that no stream can carry; ``around`` are the events around it."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        yield from _unsupported(arguments[0], path)
+        yield from _unsupported(arguments[0], path, around)
     elif origin in (typing.Union, types.UnionType):
         members = [member for member in arguments if member is not type(None)]
         if len(members) != 1:
             yield path, annotation
         else:
-            yield from _unsupported(members[0], path)
+            yield from _unsupported(members[0], path, around)
     elif origin is typing.Literal:
         if not _are_choices(arguments):
             yield path, annotation
     elif origin is list:
-        yield from _unsupported(arguments[0], f"{path}[]")
+        yield from _unsupported(arguments[0], f"{path}[]", around)
     elif origin is dict:
         if arguments[0] is not str:
             yield path, annotation
-        yield from _unsupported(arguments[1], f"{path}{{}}")
+        yield from _unsupported(arguments[1], f"{path}{{}}", around)
     elif isinstance(annotation, type) and issubclass(annotation, Event):
-        if annotation.__struct_config__.array_like:
+        if annotation.__struct_config__.array_like or annotation in around:  # no column can hold an event within itself
             yield path, annotation
+            return
         for name, inner in field_types(annotation).items():
-            yield from _unsupported(inner, f"{path}.{name}")
+            yield from _unsupported(inner, f"{path}.{name}", (*around, annotation))
     elif isinstance(annotation, type) and issubclass(annotation, Enum):
         if not _are_choices([member.value for member in annotation]):
             yield path, annotation

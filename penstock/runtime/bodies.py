@@ -112,16 +112,21 @@ class _BatchBody:
 
 
 def conformed(element: Element, output: Any, emitted: Codec) -> pa.RecordBatch:
-    """Convert the output of a batch-dialect body to a record batch with the columns of the stream that it is emitted into.
+    """Convert the output of a batch-dialect body to a record batch with the columns of the stream that it is emitted into;
+    None is no rows.
 
     Raises:
         EmissionError: a column is missing, or holds a null that the stream does not allow.
     """
     name, stream, schema = element.name, element.emits[0], emitted.schema
+    if output is None:
+        return pa.RecordBatch.from_pylist([], schema=schema)
     if isinstance(output, Mapping):
         output = pa.RecordBatch.from_pydict(output)
     if not isinstance(output, pa.RecordBatch):
-        raise EmissionError(f"{name} returned {type(output).__name__}; the batch dialect returns a RecordBatch.")
+        raise EmissionError(
+            f"{name} returned {type(output).__name__}; the batch dialect returns a RecordBatch, a dict of columns, or None."
+        )
     missing = [column for column in schema.names if column not in output.schema.names]
     if missing:
         raise EmissionError(

@@ -149,6 +149,12 @@ class ColumnContainer:
         arrays = {field.name: self._held.arrays[field.name][rows] for field in self._fields}
         return States(keys=keys, now=self._now, watermark=self._watermark, due=self._held.arrays[DUE][rows], **arrays)
 
+    def _keys(self, columns: pa.RecordBatch, last: Ints, rows: Ints) -> pa.RecordBatch:
+        """Return the keys of some held instances, each in the one form of all equal keys; ``last`` has a row of each."""
+        if self._key_columns.respells:
+            return self._key_columns.keys(self._held.identities.take(pa.array(rows)).to_pylist())
+        return columns.select(self._key_columns.schema.names).take(pa.array(last))
+
     def _kept(self, states: States) -> dict[str, Array]:
         """Return the arrays of the states after a call, checked and converted to the types that pages store.
 
@@ -202,7 +208,7 @@ class ColumnContainer:
         columns = delivery.columns.slice(part.start, part.stop - part.start)
         last = np.empty(len(places), np.int64)
         last[compact] = np.arange(len(compact))  # the last assignment wins: each instance's last row
-        states = self._states(rows, columns.select(self._key_columns.schema.names).take(pa.array(last)))
+        states = self._states(rows, self._keys(columns, last, rows))
         try:
             output, states_left = self._call(self.element.body, columns, compact, states)
         except FAULTS as error:
@@ -223,8 +229,6 @@ class ColumnContainer:
     def _call(self, body: Callable[..., Any], *given: Any) -> tuple[pa.RecordBatch, dict[str, Array]]:
         """Call the body, or ``on_timer``; returns its output and the states it has left. The states are the last argument."""
         returned = body(*given)
-        if returned is None:
-            returned = pa.RecordBatch.from_pylist([], schema=self._emitted.schema)
         return conformed(self.element, returned, self._emitted), self._kept(given[-1])
 
     def _keep(self, rows: Ints, kept: dict[str, Array]) -> None:

@@ -47,6 +47,11 @@ class KeyReader:
         self.decode = msgpack_decoder(kind).decode
         self._partitions, self._partitioner = partitions, partitioner
 
+    @property
+    def respells(self) -> bool:
+        """Whether equal keys may differ in form, as 0.0 and -0.0 do."""
+        return self._spellings is not None
+
     def key_of(self, event: Any, identity: bytes) -> Any:
         """Return an instance's key in the one form of all equal keys, so that results do not depend on the first event."""
         return self.value(event) if self._spellings is None else self.decode(identity)

@@ -40,6 +40,8 @@ class KeyColumns:
         self.schema = pa.schema([codec.schema.field(field) for field in fields])
         """The Arrow schema of the keys."""
         self._whole = [kinds[field] for field in fields] == [int]
+        self.respells = reader.respells
+        """Whether columns may hold one key in several forms."""
 
     def buckets(self, columns: pa.RecordBatch) -> NDArray[np.int64]:
         """Return the partition of each event's instance."""
