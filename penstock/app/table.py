@@ -99,7 +99,7 @@ class Table:
                         f"Table {self.shown} has two rows of {', '.join(self.key)} {shown}: keep only one of them."
                     )
                 rows[known] = row
-        except (OSError, EOFError, ValueError, TypeError, OverflowError, zlib.error, sqlite3.Error) as error:
+        except (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError, zlib.error, sqlite3.Error) as error:
             if isinstance(error, SourceError):
                 raise
             raise self._unreadable(error) from error

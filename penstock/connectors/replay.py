@@ -7,6 +7,7 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.app.stream import Source
@@ -42,8 +43,8 @@ class ReplayedSequence(Sequence):
             seconds = seconds_of(table[column].combine_chunks())
         except ValueError as error:
             raise SourceError(f"Source {source.name}: column {column} of {path} {error}.") from error
-        order = np.argsort(seconds, kind="stable")
-        rows = table.take(pa.array(order)).combine_chunks()
+        order = pc.sort_indices(table[column].combine_chunks())  # by the column itself, which may be finer than its seconds
+        rows = table.take(order).combine_chunks()
         try:
             columns = [
                 fitted(rows[field.name].combine_chunks(), field.type)
@@ -66,7 +67,7 @@ class ReplayedSequence(Sequence):
                 raise SourceError(
                     f"Source {source.name}: column {field.name} of {path} cannot be an event: {error}."
                 ) from error
-        self._schedule = RecordedSchedule(speed_up(seconds[order], speed))
+        self._schedule = RecordedSchedule(speed_up(seconds[order.to_numpy()], speed))
         self._identity = f"{path.stat().st_size} bytes, {crc32(path.read_bytes()):08x}"
         self._codec = codec
 

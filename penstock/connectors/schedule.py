@@ -1,5 +1,6 @@
 """Open-loop schedules: the times at which a generator's events are due, however fast the system processes them."""
 
+import warnings
 from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
@@ -42,7 +43,8 @@ class ArrivalSchedule:
 
     def identity(self) -> str:
         """Return a text of the parameters that determine all times."""
-        return f"rate {self.rate:g}, scv {self.scv:g}, seed {self.seed}"
+        rate, scv = (repr(float(number)).removesuffix(".0") for number in (self.rate, self.scv))
+        return f"rate {rate}, scv {scv}, seed {self.seed}"
 
     def times(self, start: int, end: int) -> Times:
         """Return when the events numbered [start, end) are due."""
@@ -96,10 +98,13 @@ class RecordedSchedule:
     recorded: Times
     first: float | None = None
     """The first time as it is in the file."""
+    speed: float = 1.0
+    """How many times as fast as recorded the times are."""
 
     def identity(self) -> str:
-        """Return a text of the first time; it stays as it is if more times are added at the end."""
-        return "none" if self.first is None else f"first at {self.first:.6f}"
+        """Return a text of the first time and the speed; it stays as it is if more times are added at the end."""
+        faster = "" if self.speed == 1 else f", {self.speed!r} times as fast"
+        return "none" if self.first is None else f"first at {self.first:.6f}{faster}"
 
     @property
     def count(self) -> int:
@@ -128,7 +133,8 @@ def schedule_of(uri: Uri, options: Options) -> ArrivalSchedule | RecordedSchedul
     count: int | None = options.get("count")
     if uri.place == "recorded":
         times = _recorded(uri, options)
-        return RecordedSchedule(speed_up(times, options.get("speed", 1.0))[:count], float(times[0]) if len(times) else None)
+        speed = options.get("speed", 1.0)
+        return RecordedSchedule(speed_up(times, speed)[:count], float(times[0]), speed)
     if "rate" not in options:
         raise ConfigurationError(f"{uri}: say how many events a second, as {uri.scheme}:{uri.place}?rate=500.")
     scv = {"constant": 0.0, "poisson": 1.0, "bursty": options.get("scv", 10.0)}[uri.place]
@@ -142,7 +148,10 @@ def _recorded(uri: Uri, options: Options) -> Times:
     if path is None:
         raise ConfigurationError(f"{uri}: say where the times are, as generator:recorded?times=FILE (seconds, one a line).")
     try:
-        times = np.loadtxt(Path(path), ndmin=2)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # that there is nothing in the file
+            times = np.loadtxt(Path(path), ndmin=2)
+        if not len(times):
+            raise ValueError("it is empty")
         if times.shape[1] > 1:
             raise ValueError(f"it has {times.shape[1]} columns")
         return np.sort(seconds_of(pa.array(times.ravel())))

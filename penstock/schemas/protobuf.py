@@ -198,10 +198,12 @@ def _zigzag(payload: bytes, at: int) -> tuple[int, int]:
 
 
 def _values(message: Any) -> Values:
-    """Return the values of a message's fields; a field that records its presence is left out when absent."""
+    """Return the values of a message's fields; a field that records its presence is left out when absent, unless the schema
+    gives it a default.
+    """
     values: Values = {}
     for field in message.DESCRIPTOR.fields:
-        if field.has_presence and not message.HasField(field.name):
+        if field.has_presence and not field.has_default_value and not message.HasField(field.name):
             continue
         value = getattr(message, field.name)
         if _is_map(field):
@@ -248,6 +250,8 @@ def _typed(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Any]:
         return list[kind], []  # type: ignore[valid-type]
     if field.is_required:
         return kind, msgspec.NODEFAULT
+    if field.has_default_value:  # of proto2
+        return kind, _value(field, field.default_value)
     return (kind | None, None) if field.has_presence else (kind, default)
 
 

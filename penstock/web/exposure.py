@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 from penstock.errors import ConfigurationError
 
@@ -16,6 +15,8 @@ REMEMBERED = 16
 
 
 NAME = re.compile(r"[A-Za-z0-9._-]+")
+HEADER = re.compile(r"(\[[^\]@/]+\]|[A-Za-z0-9._-]+)(?::\d*)?")
+"""A ``Host`` header: a name or an address, and maybe a port; no user, which browsers do not send."""
 
 
 class HostNames:
@@ -48,9 +49,12 @@ class HostNames:
         return known
 
     def _find(self, host: str) -> bool:
+        header = HEADER.fullmatch(host)
+        if header is None:
+            return not host
+        name = header[1].strip("[]").lower()
         with suppress(ValueError):
-            name = urlsplit(f"//{host}").hostname or ""
-            return not host or name in self._names or bool(ip_address(name))
+            return name in self._names or bool(ip_address(name))
         return False
 
 

@@ -136,7 +136,11 @@ def test_origins_and_hosts_that_can_be_are_taken():
     for never in ("https://*.a.example", "http://a.example:80", "https://a.example:443", "https://A.example", "https://a/b"):
         with pytest.raises(ConfigurationError, match="--allow-origin"):
             Guard(Access(), (), (never,))
-    assert HostNames(("a.example",)).has("a.example:8470")
+    names = HostNames(("a.example",))
+    assert all(map(names.has, ("a.example:8470", "A.example", "localhost:1", "[::1]:8470", "127.0.0.1", "")))
+    assert not any(
+        map(names.has, ("evil.example@localhost", "localhost@evil.example", "localhost/", "a.example:8470:1", "[::1", "::1/"))
+    )
 
 
 @pytest.mark.parametrize("endpoint", ["http://[", "foo"])

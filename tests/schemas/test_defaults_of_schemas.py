@@ -69,3 +69,26 @@ def test_a_default_that_can_be_changed_is_each_events_own():
 def test_numbers_that_json_lacks_are_defaults():
     assert whole(Schema(*SCHEMAS["infinite"]).event_type()).x == math.inf
     assert math.isnan(whole(Schema(*SCHEMAS["not a number"]).event_type()).x)
+
+
+PROTO2 = """syntax = "proto2";
+enum Colour { RED = 0; BLUE = 1; }
+message P {
+    optional int32 retries = 1 [default = 5];
+    optional string mode = 2 [default = "fast"];
+    optional Colour colour = 3 [default = BLUE];
+    optional double least = 4 [default = -inf];
+    optional int32 none = 5;
+}
+"""
+
+
+def test_absent_fields_of_protobuf_have_their_defaults():
+    schema = Schema("PROTOBUF", PROTO2)
+    kind = schema.event_type()
+    expected = {"retries": 5, "mode": "fast", "colour": "BLUE", "least": -math.inf}
+    given = schema.reader()(b"\0")
+    assert given == expected
+    made = kind()
+    assert {name: getattr(made, name) for name in expected} == expected
+    assert made.none is None

@@ -236,3 +236,14 @@ def test_the_whole_page_can_be_walked_by_keyboard(served):
                 "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle !== 'none'"
             )
         assert len(reached) >= wanted
+
+
+def test_a_stream_may_have_the_name_of_what_all_objects_inherit(served, runs):
+    run = runs / "keyed"
+    for file in (run / "manifest.json", run / "batches-main.jsonl", run / "progress.jsonl", run / "starts.jsonl"):
+        file.write_text(file.read_text().replace('"Readings"', '"constructor"'))
+    with Browser() as browser:
+        browser.open(f"{served()}/runs/keyed")
+        browser.until("document.getElementById('counts').innerText.includes('processed')")
+        assert browser.get("document.querySelector('.graph g[data-node] text').textContent") == "constructor"
+        assert "NaN" not in browser.get("document.body.innerText")

@@ -1,7 +1,9 @@
 "use strict";
 // The page: written from its data once, and again whenever a run that is on has news.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+// Objects by the names of streams and elements: a name such as "constructor" must find nothing that all objects inherit.
+const bare = (key, value) => (value && typeof value === "object" && !Array.isArray(value) ? Object.assign(Object.create(null), value) : value);
+const data = JSON.parse(document.getElementById("data").textContent, bare);
 const main = document.getElementById("main");
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -339,7 +341,7 @@ function show() {
 function follow() {
   const news = new EventSource(`/api/runs/${encodeURIComponent(now.name)}/events`);
   news.onmessage = (event) => {
-    const found = JSON.parse(event.data);
+    const found = JSON.parse(event.data, bare);
     if (found.gone) { set("state", escape(found.gone)); return; }
     if (found.run !== now.run) { location.reload(); return; } // started afresh, with another topology perhaps
     now = found;
