@@ -119,7 +119,9 @@ def fits(value: Any, hint: Any) -> bool:
             and all(fits(each, arguments[0]) for each in value)
         )
     if origin is Mapping:
-        return isinstance(value, Mapping)
+        return isinstance(value, Mapping) and all(
+            fits(part, arguments[place]) for pair in value.items() for place, part in enumerate(pair)
+        )
     if getattr(hint, "_is_protocol", False):
         methods = [name for name, member in vars(hint).items() if callable(member) and not name.startswith("_")]
         return all(hasattr(value, name) for name in methods)

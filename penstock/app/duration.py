@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from numbers import Real
 
 from penstock.errors import ConfigurationError
 
@@ -36,7 +37,7 @@ def seconds(duration: Duration) -> float:
     """
     if isinstance(duration, timedelta):
         value = duration.total_seconds()
-    elif isinstance(duration, int | float) and not isinstance(duration, bool):
+    elif isinstance(duration, Real) and not isinstance(duration, bool):
         value = float(duration)
     elif isinstance(duration, str):
         value = _parse(duration)

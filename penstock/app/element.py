@@ -153,10 +153,13 @@ class ProcessingElement(msgspec.Struct, dict=True):
         """The context of this instance.
 
         Raises:
-            TypeError: it has none, as it has no key.
+            TypeError: it has none, as it has no key, or is being made.
         """
         if self._context is None:
-            raise TypeError(f"{type(self).__name__} has no key, so it has no clock, watermark or timer: declare it with key=.")
+            raise TypeError(
+                f"{type(self).__name__} has no clock, watermark or timer here: the hooks of elements with a key have; "
+                "declare it with key=."
+            )
         context: InstanceContext = self._context
         return context
 

@@ -132,10 +132,12 @@ def loaded(context: click.Context, file: str) -> tuple[App, AppReference]:
             f"{file} is no option of this command{did_you_mean(file, options) or '.'} Parameters of an application follow it."
         )
     app, reference = load_app(file, parameters(context.args, options), options)
-    for name in app.parameters:
-        if f"--{name}" in [*options, "--help"]:
+    for option in context.command.params:
+        is_given = option.name is not None and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        if is_given and any(f"--{name}" in option.opts for name in app.parameters):
             raise ConfigurationError(
-                f"--{name} is an option of this command, so no parameter can have its name: rename the parameter."
+                f"{option.opts[0]} is an option of this command, and a parameter of the application: rename the parameter, "
+                "which cannot be set here."
             )
     return app, reference
 

@@ -1,7 +1,7 @@
 """The options of a run, with the same names on the command line and in Python."""
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,13 @@ DURATIONS = ("duration", "trigger", "checkpoint_every")
 """Options of `RunOptions` that are durations, which may be written as texts."""
 PATHS = ("report", "plan", "spool")
 """Options that are files or directories of this machine, which may be written as texts."""
-ALLOWED: dict[str, Any] = {**dict.fromkeys(DURATIONS, Duration), **dict.fromkeys(PATHS, str), "ui": bool, "otlp": bool}
+ALLOWED: dict[str, Any] = {
+    **dict.fromkeys(DURATIONS, Duration),
+    **dict.fromkeys(PATHS, str),
+    "ui": bool,
+    "otlp": bool,
+    "archives": Sequence[str | Path],
+}
 """What options may be given as, besides what they are kept as."""
 MOST_PARTITIONS = 10_000
 

@@ -143,6 +143,8 @@ class Adapting:
         self._doors, self._gates = doors, dict(gates or {})
         self._leaves_doors = False
         """Whether the doors' gates are no longer changed, because clients seem to wait for an answer before they send on."""
+        self._is_away = False
+        """Whether the adapter did not answer, or refused, when it was last asked."""
         self._lock = threading.Lock()
         self._records: deque[Record] = deque(maxlen=KEPT)
         self._ledgers: dict[str, deque[BatchRecord]] = {}
@@ -173,7 +175,7 @@ class Adapting:
         if self._began is None or now - self._looked < LOOK_EVERY_S:
             return None
         self._looked = now
-        if not self._keep_gates():  # what did not arrive while the adapter was away says nothing of the rate of its clients
+        if self._keep_gates():  # what did not arrive while the adapter was away says nothing of the rate of its clients
             self._planned_at = now
         try:
             decision = self._look(now)
@@ -193,17 +195,21 @@ class Adapting:
         self._changed_at = self._clock()
 
     def _keep_gates(self) -> bool:
-        """Give the doors the gates that were decided, and return whether they had them.
+        """Give the doors the gates that were decided; if the adapter is away, the next call tries again.
 
-        If the adapter is away, the next call tries again.
+        Returns whether it is back, or was started anew, since the last call.
         """
         if self._doors is None or self._dry_run:
-            return True
+            return False
+        was_away = self._is_away
         try:
-            return not self._doors.keep(self._gates)
+            differed = self._doors.keep(self._gates)
         except SourceError as error:
+            self._is_away = True
             self._note_fault(str(error), self._clock())
             return False
+        self._is_away = False
+        return was_away or differed
 
     def _look(self, now: float) -> Decision | None:
         """Evaluate the run once; returns the decision that was recorded, or None where there was nothing to decide."""
@@ -240,7 +246,12 @@ class Adapting:
 
     def _chokes(self, cause: Cause, decision: Decision) -> bool:
         """Whether fewer events arrive since a decision changed a door's gate, as if clients wait for each answer to send on."""
-        return cause.name == "rate" and cause.rate < CHOKED * self._planned_rate and decision.doors != decision.doors_before
+        return (
+            not self._is_away
+            and cause.name == "rate"
+            and cause.rate < CHOKED * self._planned_rate
+            and decision.doors != decision.doors_before
+        )
 
     def _leave_doors(self, cause: Cause, now: float, decision: Decision) -> Decision:
         """Revert the decision, and leave the doors' gates alone from now on."""

@@ -5,7 +5,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -168,10 +168,7 @@ def _counted(lines: Iterable[str], size: int, progress: Progress) -> Iterator[st
 
 def _plausible(told: Iterable[dict[str, Any]], found: Found) -> list[Record]:
     """Records of the entries whose times and durations are possible; counts the others."""
-    made = [
-        idle_of(entry["idle"]) if "idle" in entry else record_of({"batchId": found.earlier + number, **entry})
-        for number, entry in enumerate(told)
-    ]
+    made = [idle_of(entry["idle"]) if "idle" in entry else record_of(entry) for entry in _numbered(list(told), found.earlier)]
     records = [record for record in made if record is not None]
     middle = median(record.started for record in records) if records else 0.0
     possible = [record for record in records if abs(record.started - middle) < FAR_S and _is_possible(record)]
@@ -193,6 +190,15 @@ def _in_order(records: list[Record]) -> list[Record]:
     return records
 
 
+def _numbered(told: Sequence[dict[str, Any]], first: int) -> Iterable[dict[str, Any]]:
+    """The entries, with numbers where they have none: by their places, or from the end where the newest come first."""
+    stamps = [entry["timestamp"] for entry in told if "timestamp" in entry]
+    falls = sum(str(other) < str(one) for one, other in pairwise(stamps))
+    step = -1 if 2 * falls > len(stamps) else 1
+    begins = first if step > 0 else first + len(told) - 1
+    return ({"batchId": begins + step * place, **entry} for place, entry in enumerate(told))
+
+
 def _took(record: Record) -> bool:
     return record.taken > 0
 
@@ -202,7 +208,8 @@ def _refuse_overlapping(records: Sequence[Record], path: Path) -> None:
     before: dict[tuple[str, str], Record] = {}
     pairs = overlapping = 0
     for record in filter(_took, records):
-        if (last := before.get((record.query, record.run))) is not None:
+        last = before.get((record.query, record.run))
+        if last is not None and last.number != record.number:  # else the micro-batch is there twice
             pairs += 1
             overlapping += record.started + ROUNDED_S < last.started + last.duration
         before[record.query, record.run] = record

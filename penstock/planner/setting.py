@@ -78,12 +78,15 @@ class Setting:
                 f"arrivals={self.arrivals!r}: give 'poisson', a squared coefficient of variation, or times in seconds."
             )
         if isinstance(self.arrivals, int | float):
-            if not 0 <= self.arrivals <= LARGEST_SCV:
+            if isinstance(self.arrivals, bool) or not 0 <= self.arrivals <= LARGEST_SCV:
                 raise ConfigurationError(
                     f"arrivals={self.arrivals:g}: a squared coefficient of variation is from 0 (evenly) to {LARGEST_SCV:,}."
                 )
         elif self.arrivals is not None and not isinstance(self.arrivals, str):
-            given = np.asarray(self.arrivals, dtype=float)
+            try:
+                given = np.asarray(self.arrivals, dtype=float)
+            except ValueError:
+                given = np.empty(0)
             times = tuple(np.sort(given.ravel()).tolist())
             if given.ndim > 1 or not np.isfinite(given).all() or len(times) < 2 or times[0] == times[-1]:
                 raise ConfigurationError("arrivals must be two or more times in seconds: finite, and one a line.")

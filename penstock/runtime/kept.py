@@ -5,9 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -45,6 +46,8 @@ reducers alone change them, by values of delivered events.
 
 SCALARS = frozenset({bool, int, float, str, bytes, Decimal, date, timedelta, UUID, type(None)})
 """Classes of which equal objects behave alike."""
+KNOWN = (None, UTC)
+"""The zones of times that come back as they are."""
 
 Asked = Callable[[Any], bool]
 
@@ -71,10 +74,15 @@ def reads_back(prototype: type[ProcessingElement], inputs: Iterable[type[Event]]
     """
     if not all(map(is_immutable, inputs)):
         return False
-    if issubclass(prototype, Windowed):
-        body = prototype.body
-        return issubclass(body, Reducing) and all(type(reducer) in reducers.BUILT_IN for reducer in body.reducers.values())
-    return issubclass(prototype, Joining)
+    return is_reduced(prototype) or issubclass(prototype, Joining)
+
+
+def is_reduced(prototype: type[ProcessingElement]) -> bool:
+    """Whether the states are those of windows of built-in reducers, which no function of the application changes."""
+    if not issubclass(prototype, Windowed):
+        return False
+    body = prototype.body
+    return issubclass(body, Reducing) and all(type(reducer) in reducers.BUILT_IN for reducer in body.reducers.values())
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -96,40 +104,76 @@ def is_same(one: Any, other: Any) -> bool:
     return _class_of(one) is _class_of(other) and len(parts) == len(others) and all(map(is_same, parts, others))
 
 
-def inexact(read: Any, written: Any, seen: set[int] | None = None) -> str:
+def inexact(read: Any, written: Any) -> str:
     """What of a state that was read back behaves otherwise than in the equal one that was written; empty where nothing does.
 
-    That is an object of another class, though an integer may stand for another number; a list, set or dict that is in two
-    places; and a time with another offset. Events are taken as they are, because elements do not change them.
+    That is an object of another class, though an integer may stand for another number; and a time with another offset. Events
+    are taken as they are, because elements do not change them.
     """
-    seen = set() if seen is None else seen
-    if type(read) is not type(written):
-        widened = type(written) is int and type(read) in (float, Decimal)
-        return "" if widened else f"a {type(written).__name__} comes back as {type(read).__name__}"
-    if isinstance(written, datetime | time):
-        is_alike = (read.tzinfo is None, read.utcoffset()) == (written.tzinfo is None, written.utcoffset())
-        return "" if is_alike else f"the time {written} comes back as {read}"
-    if isinstance(written, Event):
-        return ""
-    if isinstance(written, list | dict | set | deque):
-        if id(written) in seen:
-            return f"a {type(written).__name__} that is in two places comes back as two"
-        seen.add(id(written))
-    if isinstance(written, dict):
-        return _inexact([*read.values()], [*written.values()], seen) or _inexact([*read], [*written], seen)
-    if isinstance(written, set | frozenset):
-        gone = {*map(type, written)} - {*map(type, read)}
-        return next((f"a {each.__name__} in a set comes back as another class" for each in gone), "")
-    parts, others = _parts(read), _parts(written)
-    return "" if parts is None or others is None else _inexact(parts, others, seen)
+    return _inexact([read], [written])
 
 
-def _inexact(read: Sequence[Any], written: Sequence[Any], seen: set[int]) -> str:
-    """The first of a sequence of objects that is inexact; of plain scalars it is enough that their classes are the same."""
-    types = [*map(type, written)]
-    if types == [*map(type, read)] and {*types} <= SCALARS:
+def _inexact(read: Sequence[Any], written: Sequence[Any]) -> str:
+    """The first of a sequence of objects that is inexact. Level by level, as a call for each object would take long."""
+    for one, other in zip(map(type, read), map(type, written), strict=True):
+        if one is not other and not (other is int and one in (float, Decimal)):
+            return f"a {other.__name__} comes back as {one.__name__}"
+    for kind in {*map(type, written)} - SCALARS:
+        others = [value for value in written if type(value) is kind]
+        ones = [one for one, other in zip(read, written, strict=True) if type(other) is kind]
+        if wrong := _inexact_of(kind, ones, others):
+            return wrong
+    return ""
+
+
+def _inexact_of(kind: type, read: list[Any], written: list[Any]) -> str:
+    """What is inexact in objects of one class."""
+    if issubclass(kind, datetime | time):
+        odd = (pair for pair in zip(read, written, strict=True) if pair[1].tzinfo not in KNOWN and _offset(*pair))
+        return next((f"the time {other} comes back as {one}" for one, other in odd), "")
+    if issubclass(kind, Event):
         return ""
-    return next(filter(None, (inexact(one, other, seen) for one, other in zip(read, written, strict=True))), "")
+    if issubclass(kind, dict):
+        keys, values = (
+            [[*chain.from_iterable(part(value) for value in side)] for side in (read, written)] for part in (_keys, _values)
+        )
+        return _inexact(*keys) or _inexact(*values)
+    if issubclass(kind, set | frozenset):  # whose members are in any order
+        return next(filter(None, (_inexact_members(one, other) for one, other in zip(read, written, strict=True))), "")
+    if issubclass(kind, list | tuple | deque):
+        return _inexact([*chain.from_iterable(read)], [*chain.from_iterable(written)])
+    names = (
+        kind.__struct_fields__
+        if issubclass(kind, msgspec.Struct)
+        else [each.name for each in fields(kind)]
+        if is_dataclass(kind)
+        else ()
+    )
+    columns = ([[getattr(value, name) for value in values] for values in (read, written)] for name in names)
+    return next(filter(None, (_inexact(*column) for column in columns)), "")
+
+
+def _keys(mapping: dict[Any, Any]) -> Iterable[Any]:
+    return mapping.keys()
+
+
+def _values(mapping: dict[Any, Any]) -> Iterable[Any]:
+    return mapping.values()
+
+
+def _inexact_members(read: Any, written: Any) -> str:
+    """What is inexact in a set: members whose classes, or offsets, are none of those that are read back."""
+    classes = {*map(type, read)}
+    gone = {*map(type, written)} - classes - ({int} if classes & {float, Decimal} else set())
+    if gone:
+        return f"a {gone.pop().__name__} in a set comes back as another class"
+    moved = {str(value) for value in written if isinstance(value, datetime | time)} - {*map(str, read)}
+    return f"the time {min(moved)} in a set comes back with another offset" if moved else ""
+
+
+def _offset(one: Any, other: Any) -> bool:
+    """Whether the offsets of two times from UTC differ."""
+    return (one.tzinfo is None, one.utcoffset()) != (other.tzinfo is None, other.utcoffset())
 
 
 def _parts(value: Any) -> Sequence[Any] | None:

@@ -1,6 +1,7 @@
 """The instances of one keyed element in one partition, as a micro-batch sees them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.defaults import maker
 from penstock.runtime.earlier import EarlierReader
 from penstock.runtime.instance import Instance, decode_shallow
-from penstock.runtime.kept import inexact, is_same, reads_back, surely_kept
+from penstock.runtime.kept import inexact, is_reduced, is_same, reads_back, surely_kept
 from penstock.runtime.letters import FAULTS, described
 from penstock.runtime.pages import Page, Pages
 from penstock.runtime.wiring import Wiring
@@ -40,7 +41,7 @@ class LiveInstances:
         forms = wiring.earlier.get(element.name, ())
         self._form = len(forms)
         self._earlier = EarlierReader(element.name, prototype, forms, self.key.decode) if forms else None
-        self._surely_kept = surely_kept(prototype)
+        self._surely_kept, self._is_reduced = surely_kept(prototype), is_reduced(prototype)
         self._reads_back = reads_back(prototype, [stream.event_type for stream in element.inputs])
         self.live: dict[bytes, Instance[Any]] = {}
         """Instances that have been decoded or created, by identity."""
@@ -143,19 +144,26 @@ class LiveInstances:
                 f"Element {self._element.name}: the state of key {key!r} cannot be kept: {described(error)} (index 0 is the "
                 "state); declare the field as what is assigned to it, and keep integers within 64 bits."
             ) from error
-        if read is not None:
-            other = "it has other values" if not is_same(read.state, instance.state) else inexact(read.state, instance.state)
-            if other:
-                raise StateError(
-                    f"Element {self._element.name}: the state of key {key!r} would not come back as it is: {other}. Keep what "
-                    "the fields are declared as, and times in UTC."
-                )
+        if read is not None and (other := self._other(read.state, instance.state)):
+            raise StateError(
+                f"Element {self._element.name}: the state of key {key!r} would not come back as it is: {other}. Keep what the "
+                "fields are declared as, and times in UTC."
+            )
         if len(content) > LARGEST_STATE:
             raise StateError(
                 f"Element {self._element.name}: the state of key {key!r} has {len(content):,} bytes, and at most "
                 f"{LARGEST_STATE:,} are kept; keep less of it, or divide the key."
             )
         return content
+
+    def _other(self, read: Any, written: Any) -> str:
+        """What of a state would not come back as it is; empty where all does. The states of built-in reducers do."""
+        if not is_same(read, written):
+            other = ""
+            with suppress(Exception):  # the two may differ in any way
+                other = inexact(read, written)
+            return other or "it has other values"
+        return "" if self._is_reduced else inexact(read, written)
 
     def drop_empty(self) -> None:
         """Delete instances that hold nothing (all windows closed, say): a new instance would be equal."""

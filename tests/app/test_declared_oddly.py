@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, time, timedelta, timezone
 
 import pytest
-from cli.command import complaint
+from cli.command import complaint, said
 
 from penstock import App, Event, ProcessingElement, Tumbling
 from penstock.errors import EventSchemaError, TopologyError
@@ -48,7 +48,7 @@ def test_an_element_without_a_key_says_that_it_has_no_clock():
     driver = TopologyDriver(app, dead_letters=True)
     driver.batch({"Items": [Item("now"), Item("watermark"), Item("timer")]})
     assert len(driver.dead_letters) == 3
-    assert all("Clocked has no key, so it has no clock" in letter["error"] for letter in driver.dead_letters)
+    assert all("Clocked has no clock, watermark or timer here" in letter["error"] for letter in driver.dead_letters)
 
 
 EAST = timezone(timedelta(hours=1))
@@ -99,10 +99,11 @@ app.sink("Out", app.source("Words", Word))
 """
 
 
-def test_a_parameter_of_the_name_of_an_option_is_refused_where_there_is_that_option(tmp_path, monkeypatch, capsys):
+def test_a_parameter_of_the_name_of_an_option_is_refused_where_that_option_is_given(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "named_oddly.py").write_text(APP)
     assert "--partitions is an option of this command" in complaint(capsys, "run", "named_oddly.py", "--partitions", "8")
+    assert "Words" in said(capsys, "graph", "named_oddly.py")
 
 
 def test_a_function_of_columns_may_return_nothing():

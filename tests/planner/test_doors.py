@@ -151,6 +151,20 @@ def test_an_adapter_that_dies_after_a_change_is_no_sign_of_waiting_clients(tmp_p
     assert doors.gates == in_force(tmp_path).doors != {"Rows": TransferGate()}
 
 
+@pytest.mark.slow
+def test_an_adapter_that_refuses_for_long_leaves_the_run_adapting(tmp_path):
+    class Refusing(Kept):
+        def keep(self, gates):
+            if run.now > 100:
+                raise SourceError("The adapter refuses PUT of the gate of Rows (403).")
+            return super().keep(gates)
+
+    run = Simulated(tmp_path, TARGET, rate=lambda at: 1000 if at < 150 else 4000)
+    run.adapting._doors = Refusing()
+    run.run(300)
+    assert "rate" in [one.cause for one in decisions(tmp_path)]
+
+
 def test_a_dry_run_leaves_the_door_alone(tmp_path):
     doors = Kept()
     steered(tmp_path, doors, dry_run=True)

@@ -135,6 +135,8 @@ def test_the_solved_model_refuses_arrivals_that_it_does_not_take(steady):
         ({"arrivals": [[1.0, 2.0], [3.0, 4.0]]}, "two or more times"),
         ({"arrivals": [1.0, float("nan")]}, "two or more times"),
         ({"arrivals": [1.0, float("inf")]}, "two or more times"),
+        ({"arrivals": True}, "squared coefficient of variation"),
+        ({"arrivals": [[1], [2, 3]]}, "two or more times"),
         ({"arrivals": 1e12}, "squared coefficient of variation"),
         ({"arrivals": -1.0}, "squared coefficient of variation"),
         ({"arrivals": float("nan")}, "squared coefficient of variation"),
@@ -184,6 +186,20 @@ def test_a_log_in_another_order_and_of_other_units_is_the_same_log(tmp_path, ord
     seen = observe(written(tmp_path / "other.jsonl", other)).queries[0]
     assert (seen.batches, seen.setting) == (usual.batches, usual.setting)
     assert seen.latency() == pytest.approx(usual.latency(), rel=1e-3)
+
+
+@pytest.mark.parametrize("way", ["each line twice", "all twice", "polled", "newest first, unnumbered"])
+def test_a_micro_batch_that_is_there_twice_is_one(tmp_path, way):
+    told, _ = progress(trigger=1.0, seconds=120)
+    usual = observe(written(tmp_path / "usual.jsonl", told)).queries[0]
+    other = {
+        "each line twice": [one for one in told for _ in range(2)],
+        "all twice": told * 2,
+        "polled": [one for place in range(0, len(told), 5) for one in told[max(0, place - 5) : place + 5]],
+        "newest first, unnumbered": [{name: one[name] for name in one if name != "batchId"} for one in told[::-1]],
+    }[way]
+    seen = observe(written(tmp_path / "other.jsonl", other)).queries[0]
+    assert seen.latency() == pytest.approx(usual.latency(), rel=0.05)
 
 
 def test_times_in_other_units_than_sparks_are_refused(tmp_path):

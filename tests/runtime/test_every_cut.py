@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from penstock import App, Event, ProcessingElement
+from penstock import App, Event, ProcessingElement, Session, Tumbling, reducers
 from penstock.testing import TopologyDriver
 
 
@@ -30,8 +30,11 @@ class Point(msgspec.Struct):
     values: list[int] = []
 
 
+class Dated(msgspec.Struct):
+    at: datetime
+
+
 EAST = timezone(timedelta(hours=9))
-SHARED = [0]
 KEPT = {
     "dict": (dict[str, int], lambda: {"a": 1}, lambda held, n: held.update({str(n): n})),
     "time": (datetime, lambda: datetime(2026, 1, 1, tzinfo=UTC), None),
@@ -43,6 +46,7 @@ KEPT = {
     "struct": (Point, lambda: Point([1]), lambda held, n: held.values.append(n)),
     "lists": (list[list[int]], lambda: [[0], [0]], lambda held, n: held[0].append(n)),
     "tuples": (tuple[int, ...], lambda: (0, 1), None),
+    "one list": (list[list[str]], lambda: [["a"]] * 2, None),
     "events": (list[Item], lambda: [Item("a", 1)] * 2, None),
 }
 REFUSED = {
@@ -52,12 +56,19 @@ REFUSED = {
     "offset": (datetime, lambda: datetime(2026, 1, 1, tzinfo=EAST), None, "the time 2026-01-01 00:00:00+09:00 comes back"),
     "within": (list[datetime], lambda: [datetime(2026, 1, 1, tzinfo=EAST)], None, "the time 2026-01-01 00:00:00+09:00 comes"),
     "named zone": (time, lambda: time(1, tzinfo=ZoneInfo("Asia/Tokyo")), None, "the time 01:00:00 comes back as 01:00:00"),
-    "odd offset": (time, lambda: time(1, tzinfo=timezone(timedelta(seconds=3601))), None, "it has other values"),
+    "odd offset": (
+        time,
+        lambda: time(1, tzinfo=timezone(timedelta(seconds=3601))),
+        None,
+        "the time 01:00:00+01:00:01 comes back as",
+    ),
     "text": (str, lambda: Colour.RED, None, "a Colour comes back as str"),
     "texts": (dict[str, str], lambda: {Colour.RED: "a"}, None, "a Colour comes back as str"),
     "set of texts": (set[str], lambda: {Colour.RED}, None, "a Colour in a set comes back as another class"),
-    "twice": (list[list[int]], lambda: [[0]] * 2, lambda held, n: held[0].append(n), "a list that is in two places"),
-    "in structs": (list[Point], lambda: [Point(SHARED), Point(SHARED)], None, "a list that is in two places"),
+    "time in a set": (set[datetime], lambda: {datetime(2026, 1, 1, tzinfo=EAST)}, None, "in a set comes back with another"),
+    "in structs": (list[Dated], lambda: [Dated(datetime(2026, 1, 1, tzinfo=EAST))], None, "the time 2026-01-01 00:00:00+09:00"),
+    "deep": (dict[str, list[str]], lambda: {"a": ["b", Colour.RED]}, None, "a Colour comes back as str"),
+    "tuple": (list[int], lambda: (0, 1), None, "a tuple comes back as list"),
 }
 
 
@@ -103,8 +114,34 @@ def test_what_would_come_back_as_something_else_is_a_dead_letter_at_once(name):
 
 
 def test_an_integer_stands_for_another_number():
+    for cuts in CUTS:
+        assert driven(set[float], lambda: {1}, None, cuts)[1] == []
     for kind in (float, Decimal):
         for cuts in CUTS:
             results, letters = driven(kind, lambda: 0, None, cuts)
             assert letters == []
             assert {float(one.strip("Decimal()'")) for one in results} == {0.0}
+
+
+@pytest.mark.parametrize("window", [Tumbling("10 s"), Session("10 s")])
+def test_reducers_may_keep_the_list_of_one_event(window):
+    class Tagged(Event):
+        k: str
+        tags: list[str]
+        at: datetime
+
+    class Both(Event):
+        k: str
+        first: list[str]
+        last: list[str]
+
+    app = App("both")
+    tagged = app.source("Tagged", Tagged, event_time="at")
+    both = app.stream("Both", Both)
+    app.aggregate(tagged, key="k", window=window, into=both, first=reducers.first("tags"), last=reducers.last("tags"))
+    app.sink("Out", both)
+    driver = TopologyDriver(app)
+    for second in range(3):
+        driver.batch({"Tagged": [Tagged("a", [str(second)], datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC))]})
+    driver.finish()
+    assert driver.output("Out") == [Both("a", ["0"], ["2"])]

@@ -234,8 +234,8 @@ class Binding:
         Raises:
             IncompatibleStateError: a stream between groups has another type of event now, and has events that are not read yet.
         """
-        handed: dict[str, Any] = self.recording.manifest.handed
-        before = dict(handed)
+        before: dict[str, Any] = self.recording.manifest.handed
+        handed = dict(before)
         for group in groups:
             for bound, position in group.positions():
                 name = bound.source.name

@@ -179,10 +179,14 @@ class Recording:
 
     def keep(self, **changes: Any) -> None:
         """Change fields of the manifest: on disk, and only then for who asks this process."""
-        changed = msgspec.structs.replace(self.manifest, **changes)
+        self._change(lambda manifest: changes)
+
+    def _change(self, changes: Callable[[Manifest], dict[str, Any]]) -> None:
+        """Change fields of the manifest to what follows from the present ones, which no other thread changes meanwhile."""
         with self.held():
+            changed = msgspec.structs.replace(self.manifest, **changes(self.manifest))
             changed.write(self.directory)
-        self._manifest = changed
+            self._manifest = changed
 
     def fix_state(self) -> None:
         """Record the state schemas of today's code. Called just before it commits state: until then, old code could go on."""
@@ -195,14 +199,15 @@ class Recording:
         Raises:
             IncompatibleStateError: an earlier start has read them in another order.
         """
-        orders = {group: sources, **self.manifest.orders}
-        if orders[group] != sources:
+        known = self.manifest.orders.get(group, sources)
+        if known != sources:
             raise IncompatibleStateError(
-                f"The query of {group} has read {', '.join(orders[group])} in this order when this run began, and now reads "
+                f"The query of {group} has read {', '.join(known)} in this order when this run began, and now reads "
                 f"{', '.join(sources)}; Spark knows them by their order: join them as before, or start afresh with --fresh, "
                 f"or under another --name than {self.directory.name}."
             )
-        self.keep(orders=orders, spark=installed().version)
+        spark = installed().version
+        self._change(lambda manifest: {"orders": {**manifest.orders, group: sources}, "spark": spark})
 
     def places_of(self, sinks: Mapping[str, str], committed: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Record the places of sinks. Returns, by sink and group, the last batch that went to the sink's former place.
@@ -227,7 +232,7 @@ class Recording:
         if beginning is None:
             beginning = bound.beginning(started_us)
             if beginning is not None:
-                self.keep(beginnings={**self.manifest.beginnings, name: beginning})
+                self._change(lambda manifest: {"beginnings": {**manifest.beginnings, name: beginning}})
         return beginning
 
     @property
