@@ -36,9 +36,11 @@ def pack(runs: tuple[str, ...], cores: int | None, p95: str | None, as_json: boo
     from penstock.planner.interference import load_of
     from penstock.planner.packing import pack as packed
 
-    calibrations = {Path(run).name: calibrate(observe(run)) for run in runs}
-    if len(calibrations) < len(runs):
-        raise ConfigurationError("Two recordings have one name: give each application once.")
+    names = [Path(run).name for run in runs]
+    shown = [str(run) if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True)]
+    if len({*shown}) < len(shown):
+        raise ConfigurationError("A recording is given twice: give each application once.")
+    calibrations = {name: calibrate(observe(run)) for name, run in zip(shown, runs, strict=True)}
     recorded = [calibration.today.cores for calibration in calibrations.values()]
     if cores is None and (None in recorded or len(set(recorded)) > 1):
         raise ConfigurationError("The recordings have different numbers of cores, or do not say theirs: give --cores.")

@@ -80,6 +80,8 @@ def plan(
         sources = probed(sources, runs, length, uris, wanted)
     else:
         refuse_unprobed()
+    if html is not None and output is not None and html.absolute() == output.absolute():
+        raise ConfigurationError(f"-o and --html are both {html}: give the page a name of its own.")
     observation = observed(sources, query, recorded_cores)
     planning = make_plan(observation, goal, setting, fewest_cores=fewest_cores, recordings=sources)
     if output is not None:

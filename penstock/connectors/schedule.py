@@ -16,6 +16,8 @@ from penstock.errors import ConfigurationError, SourceError
 
 CHUNK = 4096
 """Arrival times are drawn in chunks of so many, each from a random generator of its own."""
+LEAST_RATE = 1e-9
+"""The least rate: one event in thirty years. The times of much lower ones are beyond all years that there are."""
 KINDS = ("constant", "poisson", "bursty", "recorded")
 TAKES = {"rate": KINDS[:3], "seed": KINDS[:3], "scv": ("bursty",), "times": ("recorded",), "speed": ("recorded",)}
 """The kinds of schedules that take an option; all take the others."""
@@ -137,6 +139,10 @@ def schedule_of(uri: Uri, options: Options) -> ArrivalSchedule | RecordedSchedul
         return RecordedSchedule(speed_up(times, speed)[:count], float(times[0]), speed)
     if "rate" not in options:
         raise ConfigurationError(f"{uri}: say how many events a second, as {uri.scheme}:{uri.place}?rate=500.")
+    if options["rate"] < LEAST_RATE:
+        raise ConfigurationError(
+            f"{uri}: rate={options['rate']:g} is so low that hardly an event would come; give a higher one."
+        )
     scv = {"constant": 0.0, "poisson": 1.0, "bursty": options.get("scv", 10.0)}[uri.place]
     if uri.place == "bursty" and scv <= 1:
         raise ConfigurationError(f"{uri}: scv={scv:g} must be above 1 for bursty (1 is a Poisson stream's).")

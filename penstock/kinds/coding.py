@@ -58,10 +58,15 @@ def unknown_schema(python: type) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> str:
-    """Return the text of a value whose type msgspec does not know; raise NotImplementedError if it is not registered."""
-    kind = kind_of_type(type(value))
+    """Return the text of a value whose type msgspec does not know.
+
+    Raises:
+        TypeError: the type is not registered; names it.
+    """
+    own = type(value)
+    kind = kind_of_type(own)
     if kind is None or kind.encode is None:
-        raise NotImplementedError
+        raise TypeError(f"Type {own.__module__}.{own.__qualname__} is of no field: convert the value, as by int()")
     return kind.encode(value)
 
 

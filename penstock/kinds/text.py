@@ -36,7 +36,7 @@ def text_of(value: Any) -> str:
         return f"{value:f}"  # as Spark writes the decimals that fit its type
     try:
         plain = to_builtins(value)
-    except NotImplementedError:  # no field has such a type
+    except TypeError:  # no field has such a type
         return str(value)
     return plain if isinstance(plain, str) else _encode(plain).decode()
 

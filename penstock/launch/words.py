@@ -23,6 +23,7 @@ ALLOWED: dict[str, Any] = {
     "ui": bool,
     "otlp": bool,
     "archives": Sequence[str | Path],
+    "runs": Any,  # a path in a store is none of pathlib's
 }
 """What options may be given as, besides what they are kept as."""
 MOST_PARTITIONS = 10_000

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from penstock.errors import PenstockError, RunLockedError
 from penstock.storage import durable
@@ -168,6 +169,9 @@ def remove(path: Path) -> None:
 
 
 class _DiskJournal(Journal):
+    _file: Any
+    """The buffered file, with the raw one below it."""
+
     def __init__(self, path: Path, keep: int, summed: Summed, *, synced: bool = True) -> None:
         super().__init__(path, keep, summed, synced=synced)
         durable.make(path.parent)
@@ -180,7 +184,15 @@ class _DiskJournal(Journal):
     def append(self, line: bytes) -> None:
         if not self._is_ours():
             raise self._lost()
-        self._write(line + b"\n")
+        start = os.fstat(self._file.fileno()).st_size
+        try:
+            self._file.write(line + b"\n")
+            self._file.flush()
+            if self._synced:
+                os.fsync(self._file.fileno())
+        except OSError:
+            self._forget(start)
+            raise
         if not self._is_ours():
             raise self._lost()
         self._count += 1
@@ -194,18 +206,13 @@ class _DiskJournal(Journal):
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, line: bytes) -> None:
-        """Write a line whole, or nothing of it, as on a full disk: the caller may append it again."""
-        descriptor = self._file.fileno()
-        start = end = os.fstat(descriptor).st_size
-        try:
-            while end < start + len(line):
-                end += os.pwrite(descriptor, line[end - start :], end)
-            if self._synced:
-                os.fsync(descriptor)
-        except OSError:
-            os.ftruncate(descriptor, start)
-            raise
+    def _forget(self, start: int) -> None:
+        """Leave nothing of a line that did not fit, neither on the disk nor in the buffer, which would be written later."""
+        if self._is_ours():
+            os.ftruncate(self._file.fileno(), start)
+            broken, self._file = self._file, durable.private(self.path, "ab")
+            with suppress(OSError, ValueError):
+                broken.raw.close()  # without what is left in the buffer
 
     def _is_ours(self) -> bool:
         """Whether the open file still has the journal's name, so that no other process has taken over."""

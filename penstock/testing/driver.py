@@ -129,6 +129,9 @@ class TopologyDriver:
     def upgraded(self, app: App) -> "TopologyDriver":
         """Return a driver for another version of the application, which continues from this driver's state as a restart does.
 
+        State is compared. What the start of a run refuses besides is not: another source or number of keyed hops, and a first
+        timer or event time.
+
         Raises:
             IncompatibleStateError: the stored state does not fit the new version, and is not migrated.
         """

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, time, timedelta, timezone
 
+import numpy as np
 import pytest
 from cli.command import complaint, said
 
@@ -145,3 +146,17 @@ def test_late_events_that_cannot_be_processed_have_a_mend_that_there_is(ordered,
     with pytest.raises(TopologyError, match="cannot process late events") as caught:
         app.topology()
     assert ("allowed=" in str(caught.value)) == longer
+
+
+def test_a_value_of_a_type_that_no_field_has_is_named():
+    class Number(Event):
+        n: int
+
+    app = App("numbers")
+    items, numbers = app.source("Items", Item), app.stream("Numbers", Number)
+    app.sink("Out", numbers)
+    app.element(items, emits=numbers, name="count")(lambda item: [numbers(np.int64(3))])
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Items": [Item("a")]})
+    [letter] = driver.dead_letters
+    assert "Type numpy.int64 is of no field" in letter["error"]

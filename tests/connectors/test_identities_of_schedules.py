@@ -9,7 +9,7 @@ from penstock.app.stream import Source
 from penstock.connectors.declaration import SourceContext
 from penstock.connectors.registry import bind_source
 from penstock.connectors.schedule import ArrivalSchedule, RecordedSchedule, speed_up
-from penstock.errors import SourceError
+from penstock.errors import ConfigurationError, SourceError
 
 
 def test_schedules_with_other_times_have_other_identities():
@@ -42,6 +42,11 @@ def test_rows_of_one_microsecond_are_replayed_in_the_order_of_their_times(tmp_pa
     pq.write_table(pa.table({"t": ["c", "a", "b"], "w": moments}), tmp_path / "rows.parquet")
     source = bound(f"replay:{tmp_path / 'rows.parquet'}?time=w", tmp_path)
     assert [payload.decode() for payload in source.sequence.read(0, 3, 0.0).payloads] == [f'{{"t":"{one}"}}' for one in "abc"]
+
+
+def test_a_rate_whose_events_never_come_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="rate=1e-300 is so low"):
+        bound("generator:poisson?rate=1e-300", tmp_path)
 
 
 def test_a_file_without_times_is_refused(tmp_path):

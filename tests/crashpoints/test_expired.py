@@ -1,6 +1,7 @@
 """Spark deletes a timer after the call for it, so one for the same time is registered for later."""
 
 import math
+from types import SimpleNamespace
 
 from crashpoints.standin import State
 from hypothesis import given
@@ -24,6 +25,23 @@ def test_a_timer_that_expires_before_its_elements_timers_are_due_is_registered_a
     assert state.timers == {1001}
     processor._set_timer(None, 1001)
     assert state.timers == set()
+
+
+class Asked(HopProcessor):
+    """Says whether its timer has expired, in place of running its hop."""
+
+    def _stage(self, wiring, key, call=""):
+        return None
+
+    def _run(self, stage, arrivals, timers, now):
+        yield self._expired
+
+
+def test_a_call_for_an_expired_timer_knows_that_it_is_one():
+    asked = Asked(SimpleNamespace(resolve=lambda: SimpleNamespace(hops=1)), 1, (0,))
+    asked.init(State({}, set()))
+    assert list(asked.handleInputRows((0,), iter([]), None)) == [False]
+    assert list(asked.handleExpiredTimer((0,), None, None)) == [True]
 
 
 @given(st.integers(1_500_000_000_000, 2_000_000_000_000), st.integers(1, 10**9))

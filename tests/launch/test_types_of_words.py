@@ -7,6 +7,7 @@ import pytest
 
 from penstock.errors import ConfigurationError
 from penstock.launch.words import divided
+from penstock.storage.place import path_of
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,8 @@ def test_what_can_be_meant_is_taken():
     )
     assert (options.until_idle, options.duration, options.trigger) == ("pause", 5.0, 1.0)
     assert (options.report, beside.ui, beside.otlp) == (Path("report.json"), 8471, "")
+
+
+def test_runs_may_lie_in_a_store():
+    for place in ("s3a://bucket/runs", path_of("s3a://bucket/runs"), Path("runs")):
+        assert divided({"runs": place})[0].runs == place
