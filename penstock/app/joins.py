@@ -18,11 +18,12 @@ from penstock.app.element import Emitted
 from penstock.app.functions import check_function
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission, Stream
-from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
+from penstock.app.window.windowing import of_watermark, span
 from penstock.errors import StateError, TopologyError
 from penstock.kinds.coding import msgpack_decoder
 from penstock.kinds.event import Event
 from penstock.kinds.fields import is_immutable
+from penstock.kinds.moments import SECOND, microseconds
 
 E = TypeVar("E")
 How = Literal["inner", "left", "full"]

@@ -15,10 +15,11 @@ from penstock.app.joins import Held, held_time
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
 from penstock.app.window.windowed import Windowed, copied
-from penstock.app.window.windowing import SECOND, microseconds, moment, of_watermark
+from penstock.app.window.windowing import of_watermark
 from penstock.errors import LateEventError, TopologyError
 from penstock.kinds.defaults import maker
 from penstock.kinds.event import Event
+from penstock.kinds.moments import SECOND, microseconds, moment
 
 REARMED_AT_MOST = 1000
 """How often the body's timer may fire in a row, in a micro-batch, without an event in between, as one that always sets itself

@@ -11,9 +11,10 @@ from penstock.app.element import Emitted
 from penstock.app.functions import check_function, check_plain_function
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
-from penstock.app.window.windowing import SECOND, microseconds, of_watermark
+from penstock.app.window.windowing import of_watermark
 from penstock.errors import TopologyError
 from penstock.kinds.event import Event
+from penstock.kinds.moments import SECOND, microseconds
 
 Condition = Callable[[Any], Any]
 

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.app.application import App
-from penstock.app.window.windowing import FOREVER, SECOND
+from penstock.app.window.windowing import FOREVER
 from penstock.audit.sample import same
 from penstock.connectors.source import BoundSource, Reread
+from penstock.kinds.moments import SECOND
 from penstock.runs.layout import Layout
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.events import EventBatch

@@ -1,12 +1,14 @@
 """Calls the bodies of keyless elements, on each event or on record batches."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.app.element import Element, overrides
+from penstock.app.stream import Stream
 from penstock.errors import EmissionError
 from penstock.kinds.defaults import maker
 from penstock.runtime.awaiting import CallOutcome, outcome, run, side_by_side
@@ -30,6 +32,10 @@ def run_event_body(
         handed: copies of the events, which the element may change.
     """
     tally.come(handed_to(element.name), batch.lineage)
+    if (compiled := wiring.compiled(element)) is not None:
+        puts = Puts(compiled.streams.values(), wiring)
+        if (call := compiled.bound(puts.appends)) is not None:
+            return _run_compiled(element, call, puts, batch, handed, wiring, tally, letters)
     instance = maker(element.prototype)() if element.prototype else None
     handle = instance.on_event if instance else element.body
     emitter = Emitter(element, wiring, batch.lineage, tally.partition)
@@ -58,6 +64,53 @@ def run_event_body(
             except FAULTS as error:
                 letters.write(element.name, batch.stream, None, error, Lineage.uncaused(born, tally.partition))
     return list(emitter.batches())
+
+
+def _run_compiled(
+    element: Element,
+    call: Callable[[Any], Any],
+    puts: "Puts",
+    batch: EventBatch,
+    handed: list[Any],
+    wiring: Wiring,
+    tally: Tally,
+    letters: DeadLetters,
+) -> list[EventBatch]:
+    """Call a compiled function on each event; returns the events that it has put into its streams."""
+    with working(AtWork(tally.log, element.name)):
+        for row in tally.element(element.name).timed(range(len(handed))):
+            try:
+                call(handed[row])
+            except FAULTS as error:
+                puts.drop()
+                letters.write(element.name, batch.stream, batch.events(wiring)[row], error, batch.lineage.row(row))
+            for events, ends in puts.ended:
+                ends.append(len(events))
+    return list(puts.batches(batch.lineage))
+
+
+class Puts:
+    """The events that a compiled function has put into its streams, and after each of its calls how many there are."""
+
+    def __init__(self, streams: Iterable[Stream[Any]], wiring: Wiring) -> None:
+        self._streams = tuple(dict.fromkeys(streams))
+        self.ended: list[tuple[list[Any], list[int]]] = [([], []) for _ in self._streams]
+        self.appends = {
+            stream: wiring.codec(stream.event_type).appending(events)
+            for stream, (events, _) in zip(self._streams, self.ended, strict=True)
+        }
+
+    def drop(self) -> None:
+        """Drop the events of a call that has failed."""
+        for events, ends in self.ended:
+            del events[ends[-1] if ends else 0 :]
+
+    def batches(self, causes: LineageColumns) -> Iterator[EventBatch]:
+        """Yield the events of each stream, with the lineages of those that caused them."""
+        for stream, (events, ends) in zip(self._streams, self.ended, strict=True):
+            if events:
+                rows = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+                yield EventBatch(stream, causes.take(rows), events=events)
 
 
 def _outcomes(

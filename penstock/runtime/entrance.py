@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.app.stream import Source
-from penstock.app.window.windowing import microseconds
 from penstock.kinds.coding import json_encoder
+from penstock.kinds.moment_columns import all_microseconds
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import shown
 from penstock.runtime.lineage import NONE, LineageColumns
@@ -197,9 +197,9 @@ class Entrance:
         event_time = self._source.event_time
         if event_time is not None and len(batch):
             own_time = attrgetter(event_time.field)
-            times = [microseconds(own_time(event)) for event in batch.events(self._stage.wiring)]
-            batch.lineage = batch.lineage._replace(time=np.array(times, np.int64))
-            self.greatest_time = max(self.greatest_time, *times)
+            times = all_microseconds(list(map(own_time, batch.events(self._stage.wiring))))
+            batch.lineage = batch.lineage._replace(time=times)
+            self.greatest_time = max(self.greatest_time, int(times.max()))
             self._tally.newest_us = max(self._tally.newest_us, self.greatest_time)
         self._stage.greatest_time = max(self._stage.greatest_time, self.greatest_time)
         self._stage.route(batch)

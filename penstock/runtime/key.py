@@ -81,7 +81,7 @@ class KeyReader:
         """Return the partition of each key's instance."""
         if self._spellings is not None:
             keys = list(map(self._spelled, keys))
-        if all(type(key) is int for key in keys):
+        if set(map(type, keys)) <= {int}:
             return self.buckets_of_integers(self._in_64_bits(keys))
         return self._spread_out(keys, self.identities_of(keys))
 

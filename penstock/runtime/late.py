@@ -9,8 +9,9 @@ from penstock.app.element import Element
 from penstock.app.joins import Joining, Once
 from penstock.app.stepwise import field_of
 from penstock.app.stream import Source, Stream
-from penstock.app.window.windowing import microseconds, of_watermark
+from penstock.app.window.windowing import of_watermark
 from penstock.errors import LateEventError
+from penstock.kinds.moments import microseconds
 from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.stage import Stage
 

@@ -4,7 +4,7 @@ Each row carries a block, with many events from one partition for one partition 
 handling an event, so rows are kept few.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -126,8 +126,17 @@ class Outbox:
 
     def take(self) -> pa.RecordBatch:
         """Return, and remove, all queued rows as a record batch of `WIRE`."""
-        columns = list(zip(*self._rows, strict=True)) or [()] * len(WIRE)
+        hops, buckets, blocks, times = list(zip(*self._rows, strict=True)) or [()] * len(WIRE)
         self._rows, self.bytes = [], 0
-        return pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, WIRE, strict=True)], schema=WIRE
-        )
+        hop, bucket, block, time = WIRE.types
+        columns = [pa.array(hops, hop), pa.array(buckets, bucket), _binary(blocks, block), pa.array(times, time)]
+        return pa.RecordBatch.from_arrays(columns, schema=WIRE)
+
+
+def _binary(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    """Return a column of large values, which are copied once; ``pyarrow.array`` copies them each time that its buffer grows."""
+    ends = np.cumsum([0, *map(len, values)])
+    if ends[-1] > np.iinfo(np.int32).max:
+        return pa.array(values, kind)
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(kind, len(values), buffers)

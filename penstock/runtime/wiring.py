@@ -1,6 +1,7 @@
 """The wiring of a group: what each of its stages must know, such as codecs, the consumers of streams, and the sinks' files."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ from penstock.app.stream import Source
 from penstock.app.topology import Topology
 from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
+from penstock.runtime.compiling.function import CompiledFunction, compile_function
+from penstock.runtime.compiling.source import NotCompiledError
 from penstock.runtime.key import KeyReader
 from penstock.runtime.key_columns import KeyColumns
 from penstock.runtime.log import LogLevel
@@ -109,6 +112,7 @@ class Wiring:
         self.keyed_by = {
             stream: [element for element in topology.consumers(stream) if element.keyed] for stream in topology.streams
         }
+        self._compiled: dict[str, CompiledFunction | None] = {}
         self.sinks_of = {
             stream: [label(sink.name, "hop" if sink.hop else "sink") for sink in topology.sinks_of(stream)]
             for stream in topology.streams
@@ -119,6 +123,15 @@ class Wiring:
         if event_type not in self._codecs:
             self._codecs[event_type] = Codec(event_type)
         return self._codecs[event_type]
+
+    def compiled(self, element: Element) -> CompiledFunction | None:
+        """Return the compiled function of a keyless element, which is made once; None where it runs as it is."""
+        if element.name not in self._compiled:
+            compiled = None
+            with suppress(NotCompiledError):
+                compiled = compile_function(element)
+            self._compiled[element.name] = compiled
+        return self._compiled[element.name]
 
     def hop(self, number: int) -> list[Element]:
         """Return the keyed elements of a hop; hops are counted from 1."""

@@ -16,10 +16,11 @@ from penstock.app.application import App
 from penstock.app.earlier import forms_of
 from penstock.app.state import check_state_fits, describe_state
 from penstock.app.stream import Sink, Source
-from penstock.app.window.windowing import FOREVER, SECOND
+from penstock.app.window.windowing import FOREVER
 from penstock.errors import ConfigurationError, PenstockError, TopologyError
 from penstock.kinds.coding import json_decoder
 from penstock.kinds.event import Event
+from penstock.kinds.moments import SECOND
 from penstock.runtime.arrivals import ArrivedBlocks
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.hop import Hop

@@ -9,8 +9,8 @@ import pytest
 from penstock import App, Event, ProcessingElement, Session, Sliding, Tumbling, reducers
 from penstock.app.window import Windowing
 from penstock.app.window.aligned import Aligned
-from penstock.app.window.windowing import microseconds, moment
 from penstock.errors import TopologyError
+from penstock.kinds.moments import microseconds, moment
 from penstock.testing import TopologyDriver
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from penstock import App, Count, Event, Global, ProcessingElement, Session, Sliding, Tumbling, reducers
 from penstock.app.state import check_state_fits, describe_state
-from penstock.app.window.windowing import microseconds, moment
 from penstock.errors import ConfigurationError, IncompatibleStateError, TopologyError
+from penstock.kinds.moments import microseconds, moment
 from penstock.testing import TopologyDriver
 from penstock.testing.driver import Crash
 

@@ -11,10 +11,11 @@ import msgspec
 from penstock.app.element import ProcessingElement
 from penstock.app.reducers import Reducer, fold
 from penstock.app.stream import Emission, Stream
-from penstock.app.window.windowing import Windowing, microseconds
+from penstock.app.window.windowing import Windowing
 from penstock.errors import TopologyError
 from penstock.kinds.event import field_types, shown
 from penstock.kinds.fitting import may_fit
+from penstock.kinds.moments import microseconds
 
 Results = Literal["final", "updates", "both"]
 

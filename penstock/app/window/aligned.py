@@ -15,8 +15,9 @@ from penstock.app.stepwise import emissions
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Spans, Windowed, WindowPart, copied
-from penstock.app.window.windowing import DAY, FOREVER, LOCAL_EPOCH, Planned, Windowing, micros, microseconds, moment, span
+from penstock.app.window.windowing import DAY, FOREVER, Planned, Windowing, micros, span
 from penstock.errors import TopologyError
+from penstock.kinds.moments import LOCAL_EPOCH, microseconds, moment
 
 
 @dataclass(frozen=True, init=False)

@@ -16,11 +16,12 @@ from penstock.app.element import Emitted, ProcessingElement, overrides
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
-from penstock.app.window.windowing import SECOND, Window, Windowing, microseconds, moment, of_watermark
+from penstock.app.window.windowing import Window, Windowing, of_watermark
 from penstock.errors import LateEventError
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.defaults import maker
 from penstock.kinds.fields import is_immutable
+from penstock.kinds.moments import SECOND, microseconds, moment
 
 Body = TypeVar("Body")
 

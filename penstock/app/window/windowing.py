@@ -2,18 +2,18 @@
 
 from copy import copy
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import ProcessingElement
 from penstock.errors import ConfigurationError
+from penstock.kinds.moments import SECOND, microseconds
 
 if TYPE_CHECKING:
     from penstock.app.window.windowed import Windowed
 
-SECOND = 1_000_000
 DAY = 86_400 * SECOND
 FOREVER = 253_402_300_799 * SECOND
 """The end of the year 9999: later than any event, and the watermark once the input has ended."""
@@ -29,18 +29,6 @@ class Window(NamedTuple):
     end: datetime
 
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LOCAL_EPOCH = datetime(1970, 1, 1)
-
-
-def microseconds(moment: datetime) -> int:
-    """Return a time as microseconds since the epoch; a time without a zone is taken as UTC."""
-    since = moment - (EPOCH if moment.tzinfo else LOCAL_EPOCH)
-    return (
-        since.days * 86_400 + since.seconds
-    ) * SECOND + since.microseconds  # a float would be a microsecond off from 2243 on
-
-
 LONGEST = 365_250 * DAY
 """The longest window, a thousand years."""
 
@@ -51,11 +39,6 @@ EARLIEST, LATEST = (microseconds(at.replace(tzinfo=UTC)) for at in (datetime.min
 def of_watermark(mark: float | None) -> int:
     """Convert a watermark from seconds to microseconds; without one, return a time before all events."""
     return -FOREVER if mark is None else round(mark * SECOND)
-
-
-def moment(at: int) -> datetime:
-    """Return the UTC time of a number of microseconds since the epoch."""
-    return EPOCH + timedelta(microseconds=at)
 
 
 class Planned(NamedTuple):

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from penstock.app.element import Element
 from penstock.app.topology import Topology
+from penstock.runtime.compiling.function import compile_function
+from penstock.runtime.compiling.source import NotCompiledError
 from penstock.runtime.together.windows import ways_of
 
 
@@ -31,6 +33,12 @@ def _execution(element: Element) -> tuple[str, str]:
             return "record batches", "its function takes many events at once"
     if element.asynchronous:
         return "one event of an instance after the other, many instances at once", "its function is asynchronous"
+    if not element.keyed and element.prototype is None:
+        try:
+            compile_function(element)
+        except NotCompiledError as error:
+            return "one event after the other", str(error)
+        return "one event after the other, compiled", "all that it yields are events of its streams"
     ways = ways_of(element)
     if isinstance(ways, str):
         return "one event after the other", ways

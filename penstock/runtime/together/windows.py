@@ -1,6 +1,7 @@
 """Adds a delivery's events to windows of reducers at once, where results equal those of adding them one by one."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from penstock.app.stepwise import field_of
 from penstock.app.stream import Source
 from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Windowed, WindowPart
-from penstock.app.window.windowing import EARLIEST, LATEST, microseconds, of_watermark
+from penstock.app.window.windowing import EARLIEST, LATEST, of_watermark
 from penstock.kinds.defaults import maker
+from penstock.kinds.moment_columns import all_microseconds
 from penstock.runtime.instance import Instance
 from penstock.runtime.letters import FAULTS
 from penstock.runtime.together.adding import Adding, Ints, States, adding
@@ -79,7 +81,7 @@ class Together:
     def _times(self, events: Sequence[Any]) -> Ints:
         """Read the events' times, in microseconds."""
         reader: Any = self._prototype.time_of
-        return np.array([microseconds(reader(event)) for event in events], np.int64)
+        return all_microseconds(list(map(reader, events)))
 
     def _added(self, events: list[Any], times: Ints, cells: Cells, states: Sequence[Any]) -> list[States]:
         """Return, for each reducer, its new state in each cell; no window is changed yet."""
@@ -90,7 +92,7 @@ class Together:
         for (name, reducer), add in zip(self._body.states, self._ways, strict=True):
             before = [reducer.start() if state is None else getattr(state, name) for state in known]
             if reducer.field is not None and reducer.field not in values:
-                values[reducer.field] = [getattr(event, reducer.field) for event in events]
+                values[reducer.field] = list(map(attrgetter(reducer.field), events))
             column = events if reducer.field is None else values[reducer.field]
             at, when = cells.at, times
             if reducer.wanted is not None:
