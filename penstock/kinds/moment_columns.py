@@ -14,7 +14,7 @@ from penstock.kinds.moments import EPOCH, microseconds
 def all_microseconds(moments: Sequence[datetime]) -> NDArray[np.int64]:
     """Return what `microseconds` returns, for each of many times, in a quarter of the time."""
     try:
-        numbers: NDArray[np.int64] = _since_epoch(moments).to_numpy()
+        numbers: NDArray[np.int64] = _since_epoch(moments).to_numpy().copy()
     except TypeError:  # some are without a zone
         return np.array([microseconds(moment) for moment in moments], np.int64)
     return numbers

@@ -1,10 +1,9 @@
 """Calls the bodies of keyless elements, on each event or on record batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.app.element import Element, overrides
@@ -13,6 +12,7 @@ from penstock.errors import EmissionError
 from penstock.kinds.defaults import maker
 from penstock.runtime.awaiting import CallOutcome, outcome, run, side_by_side
 from penstock.runtime.codec import Codec
+from penstock.runtime.compiling.function import CompiledFunction
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import FAULTS, DeadLetters
@@ -32,13 +32,11 @@ def run_event_body(
         handed: copies of the events, which the element may change.
     """
     tally.come(handed_to(element.name), batch.lineage)
-    if (compiled := wiring.compiled(element)) is not None:
-        puts = Puts(compiled.streams.values(), wiring)
-        if (call := compiled.bound(puts.appends)) is not None:
-            return _run_compiled(element, call, puts, batch, handed, wiring, tally, letters)
+    emitter = Emitter(element, wiring, batch.lineage, tally.partition)
+    if (compiled := wiring.compiled(element)) is not None and (call := compiled.bound(emitter.puts())) is not None:
+        return _run_compiled(element, compiled, call, emitter, batch, handed, wiring, tally, letters)
     instance = maker(element.prototype)() if element.prototype else None
     handle = instance.on_event if instance else element.body
-    emitter = Emitter(element, wiring, batch.lineage, tally.partition)
     events, counted = batch.events(wiring), tally.element(element.name)
     rows: Iterable[int] = range(len(events))
     with working(AtWork(tally.log, element.name)):
@@ -68,8 +66,9 @@ def run_event_body(
 
 def _run_compiled(
     element: Element,
+    compiled: CompiledFunction,
     call: Callable[[Any], Any],
-    puts: "Puts",
+    emitter: Emitter,
     batch: EventBatch,
     handed: list[Any],
     wiring: Wiring,
@@ -77,40 +76,22 @@ def _run_compiled(
     letters: DeadLetters,
 ) -> list[EventBatch]:
     """Call a compiled function on each event; returns the events that it has put into its streams."""
+    ends: dict[Stream[Any], list[int]] = {stream: [] for stream in element.emits}
+    emitted = [(events, ends[stream]) for stream, events in emitter.emitted.items()]
     with working(AtWork(tally.log, element.name)):
+        element.prepare()
         for row in tally.element(element.name).timed(range(len(handed))):
             try:
                 call(handed[row])
             except FAULTS as error:
-                puts.drop()
-                letters.write(element.name, batch.stream, batch.events(wiring)[row], error, batch.lineage.row(row))
-            for events, ends in puts.ended:
-                ends.append(len(events))
-    return list(puts.batches(batch.lineage))
-
-
-class Puts:
-    """The events that a compiled function has put into its streams, and after each of its calls how many there are."""
-
-    def __init__(self, streams: Iterable[Stream[Any]], wiring: Wiring) -> None:
-        self._streams = tuple(dict.fromkeys(streams))
-        self.ended: list[tuple[list[Any], list[int]]] = [([], []) for _ in self._streams]
-        self.appends = {
-            stream: wiring.codec(stream.event_type).appending(events)
-            for stream, (events, _) in zip(self._streams, self.ended, strict=True)
-        }
-
-    def drop(self) -> None:
-        """Drop the events of a call that has failed."""
-        for events, ends in self.ended:
-            del events[ends[-1] if ends else 0 :]
-
-    def batches(self, causes: LineageColumns) -> Iterator[EventBatch]:
-        """Yield the events of each stream, with the lineages of those that caused them."""
-        for stream, (events, ends) in zip(self._streams, self.ended, strict=True):
-            if events:
-                rows = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-                yield EventBatch(stream, causes.take(rows), events=events)
+                for events, so_far in emitted:
+                    del events[so_far[-1] if so_far else 0 :]
+                failure = compiled.failure(error)
+                letters.write(element.name, batch.stream, batch.events(wiring)[row], failure, batch.lineage.row(row))
+            for events, so_far in emitted:
+                so_far.append(len(events))
+    emitter.caused(ends)
+    return list(emitter.batches())
 
 
 def _outcomes(

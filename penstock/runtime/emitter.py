@@ -1,13 +1,16 @@
 """Checks and collects what an element emits while it handles many events."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import isasyncgen, isawaitable, iscoroutine
 from typing import Any, NoReturn
+
+import numpy as np
 
 from penstock.app.element import Element
 from penstock.app.stream import Emission, Stream
 from penstock.errors import EmissionError
 from penstock.kinds.event import Event
+from penstock.runtime.compiling.function import Puts
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.wiring import Wiring
@@ -27,7 +30,8 @@ class Emitter:
         self._uncaused_born: list[int] = []
         self._dropped: dict[int, dict[Stream[Any], int]] = {}
         self._partition = partition
-        self._checked = {stream: wiring.codec(stream.event_type).checked for stream in element.emits}
+        self._codecs = {stream: wiring.codec(stream.event_type) for stream in element.emits}
+        self._checked = {stream: codec.checked for stream, codec in self._codecs.items()}
         self._emitted: dict[Stream[Any], tuple[list[Any], list[int]]] = {stream: ([], []) for stream in element.emits}
 
     def collect(self, result: Any) -> Sequence[Emission]:
@@ -64,6 +68,27 @@ class Emitter:
             events, rows = self._emitted[emission.stream]
             events.append(emission.event)
             rows.append(cause)
+
+    def puts(self) -> Puts:
+        """Return the functions that check emissions and add them, for a compiled function; `caused` then notes their cause."""
+
+        events = {stream: codec.appending(self._emitted[stream][0]) for stream, codec in self._codecs.items()}
+
+        def put_one(emission: Any) -> None:
+            if type(emission) is not Emission or emission.stream not in events:
+                self._refuse(emission)
+            events[emission.stream](emission.event)
+
+        def put_all(result: Any) -> None:
+            for emission in self.collect(result):
+                self._emitted[emission.stream][0].append(emission.event)
+
+        return Puts(events, put_one, put_all)
+
+    def caused(self, ends: Mapping[Stream[Any], Sequence[int]]) -> None:
+        """Note what caused the events that were put, given for each stream how many it had after each of the causes."""
+        for stream, (_, rows) in self._emitted.items():
+            rows += np.repeat(np.arange(len(ends[stream])), np.diff(ends[stream], prepend=0)).tolist()
 
     def add_uncaused(self, emissions: Sequence[Emission], born: int) -> None:
         """Add emissions that no single event caused; they come after all others. ``born`` is their birth."""

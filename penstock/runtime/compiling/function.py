@@ -2,51 +2,71 @@
 
 The code is the function's own, line by line, but for two things. ``yield stream(...)`` makes the event and appends it to the
 stream's events, where a generator, an emission, and the loops that look at them took most of the time. And times are formatted
-as `penstock.runtime.compiling.formats` does. A function with anything about which the two might differ is not compiled.
+as `penstock.runtime.compiling.formats` does. All other values that are yielded or returned are looked at as before.
+
+What takes part in this besides stands among the constants of the code, where no name of the function can meet it.
 """
 
 import ast
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from inspect import CO_GENERATOR
-from types import CellType, CodeType, FunctionType
-from typing import Any, NoReturn
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple, NoReturn
 
 from penstock.app.element import Element
 from penstock.app.stream import Stream
 from penstock.runtime.codec import Append
 from penstock.runtime.compiling.formats import Format, format_of
-from penstock.runtime.compiling.source import NotCompiledError, compiled, tree_of
+from penstock.runtime.compiling.source import NotCompiledError, compiled, place_of
+
+
+class Puts(NamedTuple):
+    """The functions that take what a function yields or returns.
+
+    Args:
+        events: by stream, those that take its events.
+        one: takes what is yielded, whatever it is.
+        all: takes what is returned, whatever it is.
+    """
+
+    events: Mapping[Stream[Any], Append]
+    one: Append
+    all: Append
 
 
 class CompiledFunction:
     """A function that puts its events into their streams, and returns nothing.
 
     Args:
-        streams: the streams that it names, by name.
-        made: what its code is given besides.
+        function: the function as it is.
+        code: its code anew, with names in bytes for the constants that are to come.
+        constants: what some of these names stand for; the streams' own are added when it is bound.
     """
 
-    def __init__(
-        self, function: FunctionType, code: CodeType, streams: Mapping[str, Stream[Any]], made: Mapping[str, Any]
-    ) -> None:
-        self._function, self._code, self._made = function, code, made
-        self.streams = streams
+    def __init__(self, function: FunctionType, code: CodeType, constants: Mapping[bytes, Any]) -> None:
+        self._function, self._before = function, function.__code__
+        self._code = _replaced(code, constants)
+        self._yields = bool(self._before.co_flags & CO_GENERATOR)
 
-    def bound(self, puts: Mapping[Stream[Any], Append]) -> Callable[[Any], Any] | None:
-        """Return the function to be called, given what takes each stream's events; None where its names are bound otherwise
-        by now.
-        """
+    def bound(self, puts: Puts) -> Callable[[Any], Any] | None:
+        """Return a function that puts its events by ``puts``; None where the function has been given another code by now."""
         function = self._function
-        if any(_named(function, name) is not stream for name, stream in self.streams.items()):
+        if function.__code__ is not self._before:
             return None
-        around = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        around |= {name: CellType(value) for name, value in self._made.items()}
-        around |= {_put(name): CellType(puts[stream]) for name, stream in self.streams.items()}
-        closure = tuple(around[name] for name in self._code.co_freevars)
-        call = FunctionType(self._code, function.__globals__, function.__name__, function.__defaults__, closure)
+        constants: dict[bytes, Any] = {ONE: puts.one, ALL: puts.all}
+        constants |= {_put(stream): append for stream, append in puts.events.items()}
+        consts = tuple(constants.get(value, value) if type(value) is bytes else value for value in self._code.co_consts)
+        code = self._code.replace(co_consts=consts)
+        call = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         call.__kwdefaults__ = function.__kwdefaults__
         return call
+
+    def failure(self, error: BaseException) -> BaseException:
+        """Return the error that the function as it is would have raised."""
+        if self._yields and isinstance(error, StopIteration):
+            return RuntimeError("generator raised StopIteration").with_traceback(error.__traceback__)
+        return error
 
 
 def compile_function(element: Element) -> CompiledFunction:
@@ -56,118 +76,82 @@ def compile_function(element: Element) -> CompiledFunction:
         NotCompiledError: it runs as it is; the text says why.
     """
     function = element.body
-    if type(function) is not FunctionType:
-        raise NotCompiledError("it is no plain function")
-    code = function.__code__
-    node = deepcopy(tree_of(function))
-    own = {*code.co_varnames, *code.co_cellvars}
-    names = {*code.co_names, *code.co_freevars} - own
-    named = {name: _named(function, name) for name in names}
-    streams = {name: stream for name, stream in named.items() if type(stream) is Stream and stream in element.emits}
-    rewriting = _Rewriting(streams, bool(code.co_flags & CO_GENERATOR))
-    node.body = [rewriting.visit(statement) for statement in node.body]
-    used = {name: streams[name] for name in rewriting.used}
-    made = rewriting.formats | {_type(name): stream.event_type for name, stream in used.items()}
-    free = [*code.co_freevars, *made, *map(_put, used)]
-    return CompiledFunction(function, compiled(node, free, code), used, made)
+    if type(function) is not FunctionType or function.__name__ == "<lambda>":
+        raise NotCompiledError("it is not written as def")
+    try:
+        place = place_of(function)
+        rewriting = _Rewriting(function, element.emits)
+        code = compiled(rewriting.rewritten(place.node), place.around, function.__code__)
+        return CompiledFunction(function, code, rewriting.made)
+    except NotCompiledError:
+        raise
+    except Exception as error:  # such as a source that is nested too deep for Python's own parser
+        raise NotCompiledError(f"compiling it fails ({type(error).__name__})") from error
 
 
-def _named(function: FunctionType, name: str) -> Any:
-    """Return what a name around a function is bound to; None where it is not bound."""
-    if name in function.__code__.co_freevars:
-        cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
-        try:
-            return cell.cell_contents
-        except ValueError:  # it is still empty
-            return None
-    return function.__globals__.get(name)
+ONE, ALL = b"penstock: one", b"penstock: all"
+"""The names of `Puts.one` and `Puts.all`."""
 
 
-INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+def _put(stream: Stream[Any]) -> bytes:
+    return f"penstock: put {stream.name}".encode()
+
+
+def _replaced(code: CodeType, constants: Mapping[bytes, Any]) -> CodeType:
+    """Replace names among the constants of a code, and of the codes within it, by what they stand for."""
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, CodeType):
+            return _replaced(value, constants)
+        return constants.get(value, value) if type(value) is bytes else value
+
+    return code.replace(co_consts=tuple(map(replaced, code.co_consts)))
+
+
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 """What these yield or return is no emission yet."""
-
-
-# Names with a space, which no source can have.
-def _put(name: str) -> str:
-    return f"{name} put"
-
-
-def _type(name: str) -> str:
-    return f"{name} type"
 
 
 class _Rewriting(ast.NodeTransformer):
     """Rewrites the statements of a function."""
 
-    def __init__(self, streams: Collection[str], yields: bool) -> None:
-        self._streams, self._yields = streams, yields
+    def __init__(self, function: FunctionType, streams: tuple[Stream[Any], ...]) -> None:
+        self._yields = bool(function.__code__.co_flags & CO_GENERATOR)
+        self._streams = {
+            name: stream
+            for name, stream in _names_around(function).items()
+            if type(stream) is Stream and any(stream is emitted for emitted in streams)
+        }
         self._guards = 0
-        self.used: dict[str, None] = {}
-        self.formats: dict[str, Format] = {}
+        self.made: dict[bytes, Any] = {}
+        """What stands among the constants, by name."""
+
+    def rewritten(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """Return a function with its statements rewritten."""
+        node = deepcopy(node)
+        node.body = [self.visit(statement) for statement in node.body]
+        return node
 
     def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, INNER):
-            return node
-        return super().visit(node)
+        return node if isinstance(node, SCOPES) else super().visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         if isinstance(node.value, ast.Yield):
-            return ast.copy_location(ast.Expr(self._emission(node.value.value)), node)
+            return ast.copy_location(ast.Expr(self._emission(node.value.value or ast.Constant(None), ONE)), node)
         return self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
-        match node.value:
-            case None | ast.Constant(None) | ast.Tuple([]) | ast.List([]):
-                return node
-        if self._yields:
-            raise NotCompiledError("it yields, and returns something besides")
-        return ast.copy_location(ast.Return(self._emission(node.value)), node)
-
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.FormattedValue(conversion=-1, format_spec=ast.JoinedStr([ast.Constant(str(spec))])):
-                call = self._formatted(f"format {spec}", spec, lambda value: format(value, spec), node.value)
-                return node if call is None else ast.copy_location(ast.FormattedValue(call, -1), node)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.Call(ast.Attribute(value, "strftime"), [ast.Constant(str(spec))], []):
-                return self._formatted(f"strftime {spec}", spec, lambda value: value.strftime(spec), value) or node
-        return node
-
-    def _formatted(self, name: str, spec: str, plain: Format, value: ast.expr) -> ast.Call | None:
-        function = self.formats.get(name) or format_of(spec, plain)
-        if function is None:
-            return None
-        self.formats[name] = function
-        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
-
-    def _emission(self, value: ast.expr | None) -> ast.Call:
-        """Return the call that puts an event into a stream, for the value that was an emission."""
-        match value:
-            case ast.Call(ast.Name(name), arguments, named) if name in self._streams:
-                event: ast.expr = ast.Call(ast.Name(_type(name), ast.Load()), arguments, named)
-            case ast.Call(ast.Attribute(ast.Name(name), "emit"), [event], []) if name in self._streams:
-                if isinstance(event, ast.Starred):
-                    raise NotCompiledError("it unpacks what it emits")
-            case _:
-                raise NotCompiledError("it yields or returns something else than calls of its streams")
-        if self._guards:  # which would see that an event is refused, and otherwise does not
-            raise NotCompiledError("it yields or returns an emission within try or with")
-        self.used[name] = None
-        event = self.visit(ast.copy_location(event, value))
-        return ast.copy_location(ast.Call(ast.Name(_put(name), ast.Load()), [event], []), value)
+        if self._yields or node.value is None:  # what a generator returns, nobody sees
+            return self.generic_visit(node)
+        return ast.copy_location(ast.Return(self._emission(node.value, ALL)), node)
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
         return self._guard(node)
 
-    def visit_With(self, node: ast.With) -> ast.AST:
+    def visit_TryStar(self, node: ast.AST) -> ast.AST:
         return self._guard(node)
 
-    def visit_TryStar(self, node: ast.AST) -> ast.AST:
+    def visit_With(self, node: ast.With) -> ast.AST:
         return self._guard(node)
 
     def _guard(self, node: ast.AST) -> ast.AST:
@@ -181,3 +165,72 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> NoReturn:
         raise NotCompiledError("it yields from something else")
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.FormattedValue(conversion=-1, format_spec=ast.JoinedStr([ast.Constant(str(spec))])):
+                formatted = self._format(f"format {spec}", spec, lambda value: format(value, spec))
+                if formatted is not None:
+                    call = ast.copy_location(ast.Call(formatted, [node.value], []), node)
+                    return ast.copy_location(ast.FormattedValue(call, -1), node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(ast.Attribute(value, "strftime") as method, [ast.Constant(str(spec))], []):
+                formatted = self._format(f"strftime {spec}", spec, lambda value: value.strftime(spec))
+                if formatted is not None:
+                    call = ast.copy_location(ast.Call(formatted, [value], []), node)
+                    call.lineno = call.end_lineno = method.end_lineno or node.lineno  # where the method's name stands
+                    return call
+        return node
+
+    def _format(self, name: str, spec: str, plain: Format) -> ast.Constant | None:
+        key = f"penstock: {name}".encode()
+        function = self.made.get(key) or format_of(spec, plain)
+        return None if function is None else self._constant(key, function)
+
+    def _emission(self, value: ast.expr, other: bytes) -> ast.expr:
+        """Return what takes the value of a yield or return: straight into a stream, or by way of ``other``."""
+        if self._guards:  # which would see that an event is refused, and otherwise does not
+            raise NotCompiledError("it yields or returns within try or with")
+        value = self.visit(value)
+        anything = ast.copy_location(ast.Call(ast.Constant(other), [value], []), value)
+        match value:
+            case ast.Call(ast.Name(name) as named) if name in self._streams and _is_plain(value):
+                stream = self._streams[name]
+                own_type = self._constant(f"penstock: type {stream.name}".encode(), stream.event_type)
+                event = ast.copy_location(ast.Call(own_type, value.args, value.keywords), value)
+            case ast.Call(ast.Attribute(ast.Name(name) as named, "emit"), [event], []) if name in self._streams and _is_plain(
+                value
+            ):
+                stream = self._streams[name]
+            case _:
+                return anything
+        put = ast.copy_location(ast.Call(ast.Constant(_put(stream)), [event], []), value)
+        is_bound = ast.Compare(named, [ast.Is()], [self._constant(f"penstock: stream {stream.name}".encode(), stream)])
+        return ast.copy_location(ast.IfExp(ast.copy_location(is_bound, named), put, deepcopy(anything)), value)
+
+    def _constant(self, key: bytes, value: Any) -> ast.Constant:
+        self.made[key] = value
+        return ast.Constant(key)
+
+
+def _is_plain(call: ast.Call) -> bool:
+    """Whether a call would fail, if it does, with an error that does not name the stream."""
+    unpacks_alone = len(call.args) == 1 and isinstance(call.args[0], ast.Starred)
+    return not unpacks_alone and all(keyword.arg not in (None, "self") for keyword in call.keywords)
+
+
+def _names_around(function: FunctionType) -> dict[str, Any]:
+    """Return what the names in a function that are not its own are bound to."""
+    code = function.__code__
+    bound = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            bound[name] = cell.cell_contents
+        except ValueError:  # it is still empty
+            bound.pop(name, None)
+    return bound

@@ -1,21 +1,30 @@
-"""Finds the syntax tree of a function in its source, and proves that it is the tree of the code that would run."""
+"""Finds a function in its source, and compiles it anew in its place there.
+
+The source is that of the code that would run if, compiled as it stands, it gives that very code.
+"""
 
 import __future__
 
 import ast
 import linecache
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator
+from copy import copy
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class NotCompiledError(Exception):
     """A function runs as it is; the text says why."""
 
 
+Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 COMPARED = (
+    "co_name",
+    "co_qualname",
+    "co_firstlineno",
     "co_code",
     "co_names",
     "co_varnames",
@@ -29,46 +38,74 @@ COMPARED = (
 )
 
 
-def tree_of(function: FunctionType) -> ast.FunctionDef:
-    """Return the syntax tree of a function, with the line numbers of its file.
+class Place(NamedTuple):
+    """A function in its source, and the functions and classes around it, the outermost first."""
+
+    node: ast.FunctionDef
+    around: tuple[Scope, ...]
+
+
+def place_of(function: FunctionType) -> Place:
+    """Find a function in its source.
 
     Raises:
         NotCompiledError: the source is not there, or another than that of the function's code.
     """
     code = function.__code__
-    tree, whole = _file(code.co_filename)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and _first_line(node) == code.co_firstlineno:
-            if any(_same(found, code) for found in _within(whole)):
-                return node
-            break
-    raise NotCompiledError("its source cannot be read, or is not what it was made from")
+    text = "".join(linecache.getlines(code.co_filename))
+    if not text:
+        raise NotCompiledError("its source cannot be read")
+    tree, whole = _parsed(code.co_filename, text)
+    if any(_same(found, code) for found in _within(whole)):
+        for place in _functions(tree, ()):
+            if place.node.name == code.co_name and _first_line(place.node) == code.co_firstlineno:
+                return place
+    raise NotCompiledError("its source is not what it was made from")
 
 
-def compiled(node: ast.FunctionDef, free: Sequence[str], like: CodeType) -> CodeType:
-    """Compile a function by itself.
+def compiled(node: ast.FunctionDef, around: tuple[Scope, ...], like: CodeType) -> CodeType:
+    """Compile a function within the functions and classes around it, of which only the names count here.
 
     Args:
-        free: the names that it takes from around it.
-        like: the code from whose file it is, and with whose ``from __future__``.
+        like: the code that the function has, from whose file it is.
     """
-    [around] = ast.parse("def around(): pass").body
-    assert isinstance(around, ast.FunctionDef)
-    around.args.args = [ast.arg(name) for name in free]
-    around.body = [node]
-    module = ast.fix_missing_locations(ast.Module([around], []))
-    whole = compile(module, like.co_filename, "exec", flags=like.co_flags & FUTURES, dont_inherit=True)
-    [outer] = (constant for constant in whole.co_consts if isinstance(constant, CodeType))
-    return next(code for code in _within(outer) if code.co_name == node.name)
+    free = [ast.arg(name) for name in like.co_freevars if name != "__class__"]  # which its class provides
+    inner: Any = node
+    for scope in reversed(around):
+        outer = copy(scope)
+        outer.body = [inner]
+        if not isinstance(outer, ast.ClassDef):
+            outer.args = ast.arguments([], free, None, [], [], None, [])
+        inner = outer
+    module = ast.fix_missing_locations(ast.Module([inner], []))
+    with _silently():
+        whole = compile(module, like.co_filename, "exec", flags=like.co_flags & FUTURES, dont_inherit=True)
+    found = [code for code in _within(whole) if code.co_qualname == like.co_qualname]
+    if len(found) != 1 or found[0].co_flags != like.co_flags & ~NO_LONGER or found[0].co_freevars != like.co_freevars:
+        raise NotCompiledError("it yields, or takes what is around it, in a way that is not followed")
+    return found[0]
 
 
-@lru_cache(maxsize=8)
-def _file(name: str) -> tuple[ast.Module, CodeType]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(name)))
-        return tree, compile(tree, name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        raise NotCompiledError("its source cannot be read") from error
+NO_LONGER = 0x20
+"""The flag of generators (`inspect.CO_GENERATOR`): a function that has been compiled anew is none."""
+
+
+@lru_cache(maxsize=2)
+def _parsed(file: str, text: str) -> tuple[ast.Module, CodeType]:
+    with _silently():
+        return ast.parse(text), compile(text, file, "exec", dont_inherit=True)
+
+
+def _silently() -> Any:
+    """Warnings about the source were given when it was imported."""
+    return warnings.catch_warnings(action="ignore")
+
+
+def _functions(node: ast.AST, around: tuple[Scope, ...]) -> Iterator[Place]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            yield Place(child, around)
+        yield from _functions(child, (*around, child) if isinstance(child, Scope) else around)
 
 
 def _first_line(node: ast.FunctionDef) -> int:
@@ -76,7 +113,7 @@ def _first_line(node: ast.FunctionDef) -> int:
 
 
 def _within(code: CodeType) -> Iterator[CodeType]:
-    """Yield the codes of all functions and classes in a code, the outer ones before the inner ones."""
+    """Yield the codes of all functions and classes in a code."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
@@ -85,8 +122,7 @@ def _within(code: CodeType) -> Iterator[CodeType]:
 
 def _same(code: CodeType, other: CodeType) -> bool:
     return (
-        code.co_firstlineno == other.co_firstlineno
-        and all(getattr(code, name) == getattr(other, name) for name in COMPARED)
+        all(getattr(code, name) == getattr(other, name) for name in COMPARED)
         and list(code.co_lines()) == list(other.co_lines())
         and len(code.co_consts) == len(other.co_consts)
         and all(map(_same_constant, code.co_consts, other.co_consts))

@@ -38,7 +38,7 @@ def _execution(element: Element) -> tuple[str, str]:
             compile_function(element)
         except NotCompiledError as error:
             return "one event after the other", str(error)
-        return "one event after the other, compiled", "all that it yields are events of its streams"
+        return "one event after the other, compiled", "its source is there, and it yields or returns outside of try and with"
     ways = ways_of(element)
     if isinstance(ways, str):
         return "one event after the other", ways

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from penstock.runtime.wire import CLOCK, TALLY, Block
 from penstock.testing.driver import Attempt, TopologyDriver
 from penstock.testing.proof.agreement import names_of, says_moments
 from penstock.testing.proof.outcome import last_by, normal
+from penstock.testing.proof.suspects import CodePlace, place_of
 
 _encode = json_encoder().encode
 
@@ -187,10 +188,10 @@ class Calls:
     """Counts calls of the application's hooks, and raises `Killed` at one of them.
 
     Args:
-        hooks: the code objects of the hooks.
+        hooks: the places of the hooks' code.
     """
 
-    def __init__(self, hooks: set[CodeType]) -> None:
+    def __init__(self, hooks: set[CodePlace]) -> None:
         self._hooks, self._end = hooks, -1
         self.count = 0
 
@@ -210,7 +211,7 @@ class Calls:
             sys.setprofile(before)
 
     def _seen(self, frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code in self._hooks:
+        if event == "call" and place_of(frame.f_code) in self._hooks:
             self.count += 1
             if self.count - 1 == self._end:
                 raise Killed
