@@ -86,8 +86,8 @@ def _run_compiled(
             except FAULTS as error:
                 for events, so_far in emitted:
                     del events[so_far[-1] if so_far else 0 :]
-                failure = compiled.failure(error)
-                letters.write(element.name, batch.stream, batch.events(wiring)[row], failure, batch.lineage.row(row))
+                event, lineage = batch.events(wiring)[row], batch.lineage.row(row)
+                letters.write(element.name, batch.stream, event, compiled.failure(error), lineage)
             for events, so_far in emitted:
                 so_far.append(len(events))
     emitter.caused(ends)

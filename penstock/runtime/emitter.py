@@ -71,7 +71,6 @@ class Emitter:
 
     def puts(self) -> Puts:
         """Return the functions that check emissions and add them, for a compiled function; `caused` then notes their cause."""
-
         events = {stream: codec.appending(self._emitted[stream][0]) for stream, codec in self._codecs.items()}
 
         def put_one(emission: Any) -> None:

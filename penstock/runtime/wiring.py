@@ -112,6 +112,8 @@ class Wiring:
         self.keyed_by = {
             stream: [element for element in topology.consumers(stream) if element.keyed] for stream in topology.streams
         }
+        self.compiles = True
+        """Whether keyless functions are compiled from their source."""
         self._compiled: dict[str, CompiledFunction | None] = {}
         self.sinks_of = {
             stream: [label(sink.name, "hop" if sink.hop else "sink") for sink in topology.sinks_of(stream)]
@@ -127,11 +129,10 @@ class Wiring:
     def compiled(self, element: Element) -> CompiledFunction | None:
         """Return the compiled function of a keyless element, which is made once; None where it runs as it is."""
         if element.name not in self._compiled:
-            compiled = None
+            self._compiled[element.name] = None
             with suppress(NotCompiledError):
-                compiled = compile_function(element)
-            self._compiled[element.name] = compiled
-        return self._compiled[element.name]
+                self._compiled[element.name] = compile_function(element)
+        return self._compiled[element.name] if self.compiles else None
 
     def hop(self, number: int) -> list[Element]:
         """Return the keyed elements of a hop; hops are counted from 1."""

@@ -8,7 +8,7 @@ What takes part in this besides stands among the constants of the code, where no
 """
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from inspect import CO_GENERATOR
 from types import CodeType, FunctionType
@@ -22,12 +22,12 @@ from penstock.runtime.compiling.source import NotCompiledError, compiled, place_
 
 
 class Puts(NamedTuple):
-    """The functions that take what a function yields or returns.
+    """The functions that a compiled function calls with what it has been yielding or returning.
 
     Args:
-        events: by stream, those that take its events.
-        one: takes what is yielded, whatever it is.
-        all: takes what is returned, whatever it is.
+        events: for each stream, the function that takes an event of it.
+        one: takes anything else that is yielded.
+        all: takes anything else that is returned.
     """
 
     events: Mapping[Stream[Any], Append]
@@ -45,27 +45,26 @@ class CompiledFunction:
     """
 
     def __init__(self, function: FunctionType, code: CodeType, constants: Mapping[bytes, Any]) -> None:
-        self._function, self._before = function, function.__code__
+        self._function, self._compiled_from = function, function.__code__
         self._code = _replaced(code, constants)
-        self._yields = bool(self._before.co_flags & CO_GENERATOR)
+        self._yields = bool(self._compiled_from.co_flags & CO_GENERATOR)
 
     def bound(self, puts: Puts) -> Callable[[Any], Any] | None:
         """Return a function that puts its events by ``puts``; None where the function has been given another code by now."""
         function = self._function
-        if function.__code__ is not self._before:
+        if function.__code__ is not self._compiled_from:
             return None
         constants: dict[bytes, Any] = {ONE: puts.one, ALL: puts.all}
         constants |= {_put(stream): append for stream, append in puts.events.items()}
-        consts = tuple(constants.get(value, value) if type(value) is bytes else value for value in self._code.co_consts)
-        code = self._code.replace(co_consts=consts)
+        code = _replaced(self._code, constants)
         call = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-        call.__kwdefaults__ = function.__kwdefaults__
+        call.__kwdefaults__, call.__qualname__ = function.__kwdefaults__, function.__qualname__
         return call
 
     def failure(self, error: BaseException) -> BaseException:
         """Return the error that the function as it is would have raised."""
         if self._yields and isinstance(error, StopIteration):
-            return RuntimeError("generator raised StopIteration").with_traceback(error.__traceback__)
+            return RuntimeError("generator raised StopIteration")
         return error
 
 
@@ -77,24 +76,37 @@ def compile_function(element: Element) -> CompiledFunction:
     """
     function = element.body
     if type(function) is not FunctionType or function.__name__ == "<lambda>":
-        raise NotCompiledError("it is not written as def")
+        raise NotCompiledError("it is no plain function")
+    if any(constant.startswith(PREFIX) for constant in _constants(function.__code__)):
+        raise NotCompiledError("it has a constant that looks like one of Penstock's")
     try:
         place = place_of(function)
         rewriting = _Rewriting(function, element.emits)
         code = compiled(rewriting.rewritten(place.node), place.around, function.__code__)
-        return CompiledFunction(function, code, rewriting.made)
+        return CompiledFunction(function, code, rewriting.constants)
     except NotCompiledError:
         raise
     except Exception as error:  # such as a source that is nested too deep for Python's own parser
         raise NotCompiledError(f"compiling it fails ({type(error).__name__})") from error
 
 
-ONE, ALL = b"penstock: one", b"penstock: all"
+PREFIX = b"penstock: "
+"""With which the names of all constants begin that stand for something."""
+ONE, ALL = PREFIX + b"one", PREFIX + b"all"
 """The names of `Puts.one` and `Puts.all`."""
 
 
 def _put(stream: Stream[Any]) -> bytes:
-    return f"penstock: put {stream.name}".encode()
+    return PREFIX + f"put {stream.name}".encode()
+
+
+def _constants(code: CodeType) -> Iterator[bytes]:
+    """Yield the constants of a code, and of the codes within it, that are bytes."""
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _constants(value)
+        elif type(value) is bytes:
+            yield value
 
 
 def _replaced(code: CodeType, constants: Mapping[bytes, Any]) -> CodeType:
@@ -123,8 +135,8 @@ class _Rewriting(ast.NodeTransformer):
             if type(stream) is Stream and any(stream is emitted for emitted in streams)
         }
         self._guards = 0
-        self.made: dict[bytes, Any] = {}
-        """What stands among the constants, by name."""
+        self.constants: dict[bytes, Any] = {}
+        """What stands among the constants of the code, by name."""
 
     def rewritten(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Return a function with its statements rewritten."""
@@ -183,14 +195,13 @@ class _Rewriting(ast.NodeTransformer):
                 formatted = self._format(f"strftime {spec}", spec, lambda value: value.strftime(spec))
                 if formatted is not None:
                     call = ast.copy_location(ast.Call(formatted, [value], []), node)
-                    call.lineno = call.end_lineno = method.end_lineno or node.lineno  # where the method's name stands
+                    call.lineno, call.col_offset = method.end_lineno or node.lineno, 0  # where the method's name stands
                     return call
         return node
 
     def _format(self, name: str, spec: str, plain: Format) -> ast.Constant | None:
-        key = f"penstock: {name}".encode()
-        function = self.made.get(key) or format_of(spec, plain)
-        return None if function is None else self._constant(key, function)
+        function = format_of(spec, plain)
+        return None if function is None else self._constant(name, function)
 
     def _emission(self, value: ast.expr, other: bytes) -> ast.expr:
         """Return what takes the value of a yield or return: straight into a stream, or by way of ``other``."""
@@ -201,7 +212,7 @@ class _Rewriting(ast.NodeTransformer):
         match value:
             case ast.Call(ast.Name(name) as named) if name in self._streams and _is_plain(value):
                 stream = self._streams[name]
-                own_type = self._constant(f"penstock: type {stream.name}".encode(), stream.event_type)
+                own_type = self._constant(f"type {stream.name}", stream.event_type)
                 event = ast.copy_location(ast.Call(own_type, value.args, value.keywords), value)
             case ast.Call(ast.Attribute(ast.Name(name) as named, "emit"), [event], []) if name in self._streams and _is_plain(
                 value
@@ -210,11 +221,12 @@ class _Rewriting(ast.NodeTransformer):
             case _:
                 return anything
         put = ast.copy_location(ast.Call(ast.Constant(_put(stream)), [event], []), value)
-        is_bound = ast.Compare(named, [ast.Is()], [self._constant(f"penstock: stream {stream.name}".encode(), stream)])
+        is_bound = ast.Compare(named, [ast.Is()], [self._constant(f"stream {stream.name}", stream)])
         return ast.copy_location(ast.IfExp(ast.copy_location(is_bound, named), put, deepcopy(anything)), value)
 
-    def _constant(self, key: bytes, value: Any) -> ast.Constant:
-        self.made[key] = value
+    def _constant(self, name: str, value: Any) -> ast.Constant:
+        key = PREFIX + name.encode()
+        self.constants.setdefault(key, value)
         return ast.Constant(key)
 
 

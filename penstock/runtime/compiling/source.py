@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from copy import copy
 from functools import lru_cache
+from inspect import CO_GENERATOR
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -81,13 +82,9 @@ def compiled(node: ast.FunctionDef, around: tuple[Scope, ...], like: CodeType) -
     with _silently():
         whole = compile(module, like.co_filename, "exec", flags=like.co_flags & FUTURES, dont_inherit=True)
     found = [code for code in _within(whole) if code.co_qualname == like.co_qualname]
-    if len(found) != 1 or found[0].co_flags != like.co_flags & ~NO_LONGER or found[0].co_freevars != like.co_freevars:
+    if len(found) != 1 or found[0].co_flags != like.co_flags & ~CO_GENERATOR or found[0].co_freevars != like.co_freevars:
         raise NotCompiledError("it yields, or takes what is around it, in a way that is not followed")
     return found[0]
-
-
-NO_LONGER = 0x20
-"""The flag of generators (`inspect.CO_GENERATOR`): a function that has been compiled anew is none."""
 
 
 @lru_cache(maxsize=2)

@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
+from functools import cached_property
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,10 +19,10 @@ from penstock.runtime.container import Container
 from penstock.runtime.hop import Hop, collector_paused
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import CLOCK, TALLY, Block
+from penstock.runtime.wiring import Wiring
 from penstock.testing.driver import Attempt, TopologyDriver
 from penstock.testing.proof.agreement import names_of, says_moments
 from penstock.testing.proof.outcome import last_by, normal
-from penstock.testing.proof.suspects import CodePlace, place_of
 
 _encode = json_encoder().encode
 
@@ -114,6 +115,12 @@ class ObservedDriver(TopologyDriver):
         self.moments: list[Moment] = []
         self._stage, self._hop = ObservedStage, ForgetfulHop if reread else ObservedHop
 
+    @cached_property
+    def _wiring(self) -> Wiring:
+        wiring: Wiring = super()._wiring
+        wiring.compiles = False  # a compiled function has no place to be killed at between two of its yields
+        return wiring
+
     def go_on_from(self, other: "ObservedDriver") -> None:
         """Continue from what another driver has committed, as a restarted process does."""
         self._committed, self.now, self.moments = other._committed, other.now, other.moments
@@ -188,10 +195,10 @@ class Calls:
     """Counts calls of the application's hooks, and raises `Killed` at one of them.
 
     Args:
-        hooks: the places of the hooks' code.
+        hooks: the code objects of the hooks.
     """
 
-    def __init__(self, hooks: set[CodePlace]) -> None:
+    def __init__(self, hooks: set[CodeType]) -> None:
         self._hooks, self._end = hooks, -1
         self.count = 0
 
@@ -211,7 +218,7 @@ class Calls:
             sys.setprofile(before)
 
     def _seen(self, frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and place_of(frame.f_code) in self._hooks:
+        if event == "call" and frame.f_code in self._hooks:
             self.count += 1
             if self.count - 1 == self._end:
                 raise Killed

@@ -247,7 +247,8 @@ class Prover:
                 )
         if self._expected.errors:
             place, error = next(iter(self._expected.errors.items()))
-            notes.append(f"{len(self._expected.letters)} events of the sample became dead letters, as one of {place}: {error}")
+            number, why = len(self._expected.letters), error.rstrip(".")
+            notes.append(f"{number} events of the sample became dead letters, as one of {place}: {why}")
         if any(effect.far for effect in told.effects):
             notes.append("the application reaches out of its process, so it was run once and no more")
         elif not self._agreement.all_excused:

@@ -107,7 +107,6 @@ def _gather(element: Element, found: dict[tuple[str, str, int], Suspect]) -> Non
             found.setdefault((part, file, line), Suspect(element.name, part, file, line, name))
 
 
-CodePlace = tuple[str, int, str]
 QUEUES = (Queue, SimpleQueue)
 GROWING = (list, deque, *QUEUES)
 
@@ -145,14 +144,9 @@ def first_line(element: Element) -> tuple[str, int] | None:
     return None
 
 
-def hooks_of(element: Element) -> set[CodePlace]:
-    """Return the places of the application's code that may be called for events of an element."""
-    return {place_of(function.__code__) for function, _ in _functions(element.body)}
-
-
-def place_of(code: types.CodeType) -> CodePlace:
-    """Return the file, the first line and the name of a code, which it also has once it is compiled anew."""
-    return code.co_filename, code.co_firstlineno, code.co_name
+def hooks_of(element: Element) -> set[types.CodeType]:
+    """Return the code objects of the application that may be called for events of an element."""
+    return {function.__code__ for function, _ in _functions(element.body)}
 
 
 def is_own(code: types.CodeType) -> bool:
