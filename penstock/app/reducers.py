@@ -32,7 +32,7 @@ SKETCH = 12
 """The logarithm to base two of the number of a sketch's registers."""
 
 
-class _Both:
+class Both:
     """A condition on events that is the conjunction of two conditions."""
 
     def __init__(self, one: Callable[[Any], Any], other: Callable[[Any], Any]) -> None:
@@ -60,7 +60,7 @@ class Reducer(ABC, Generic[State]):
             wanted, 1, f"{type(self).__name__}().where(...)", "give a function of an event, as lambda bid: bid.price > 10"
         )
         made = copy.copy(self)
-        made.wanted = wanted if self.wanted is None else _Both(self.wanted, wanted)
+        made.wanted = wanted if self.wanted is None else Both(self.wanted, wanted)
         return made
 
     @abstractmethod

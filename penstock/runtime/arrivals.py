@@ -22,12 +22,25 @@ from penstock.runtime.wiring import Wiring
 KEPT_IN_MEMORY = 16 << 20
 """The most bytes of blocks in memory; later blocks are spilled to a file until they are read."""
 
-AT_ONCE, MOST_AT_ONCE = 20_000, 60_000
-"""About how many events are decoded at once: the second, if they are small. Between two deliveries, the state of each key that
-the first has touched is encoded, so that few deliveries cost less.
-"""
-BYTES_AT_ONCE = 8 << 20
-"""About how many bytes of events, and of their lineages, are decoded at once if that is more than `AT_ONCE` events."""
+
+class Limits(NamedTuple):
+    """About how many events are in a delivery. Between two deliveries, the state of each key that the first has touched is
+    encoded, so that few deliveries cost less.
+
+    Args:
+        least: so many events always are.
+        bytes: so many bytes of events, and of their lineages, if that is more than ``least`` events.
+        most: at most so many events are, however small.
+    """
+
+    least: int
+    bytes: int
+    most: int
+
+
+DECODED = Limits(20_000, 16 << 20, 120_000)
+IN_COLUMNS = Limits(60_000, 32 << 20, 200_000)
+"""Of events that are taken in columns, and only decoded where they fail or come late."""
 
 _decode = msgspec.msgpack.Decoder(Block).decode
 Moment = tuple[int, int]
@@ -76,11 +89,12 @@ class ArrivedBlocks:
     def deliveries(self, element: Element) -> Iterator[Delivery]:
         """Yield an element's events in the order of the sources, in one or more deliveries; an empty one if there are none."""
         waiting: deque[_Kept] = self._waiting(element)
+        limits = DECODED if self._wiring.reads(element) is None else IN_COLUMNS
         opened: list[BlockPart] = []
         events, size = 0, 0.0
         # Events before the next waiting block's least position can be delivered: no waiting block holds an earlier one.
         while True:
-            while waiting and (not _is_enough(events, size) or not _any_before(opened, waiting[0].least)):
+            while waiting and (not _is_enough(events, size, limits) or not _any_before(opened, waiting[0].least)):
                 part = BlockPart.of(self._read(waiting.popleft()), self._wiring)
                 events, size = events + len(part), size + part.bytes
                 opened.append(part)
@@ -126,8 +140,8 @@ def _before(lineage: LineageColumns, moment: Moment) -> NDArray[np.bool_]:
     return before
 
 
-def _is_enough(events: int, size: float) -> bool:
-    return events >= AT_ONCE and (size >= BYTES_AT_ONCE or events >= MOST_AT_ONCE)
+def _is_enough(events: int, size: float, limits: Limits) -> bool:
+    return events >= limits.least and (size >= limits.bytes or events >= limits.most)
 
 
 def _any_before(parts: list[BlockPart], moment: Moment) -> bool:

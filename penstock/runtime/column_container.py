@@ -16,7 +16,7 @@ from penstock.runtime.bodies import conformed
 from penstock.runtime.column_pages import DUE, HASH, TOUCHED, Array, ColumnPages, Field, Instances, fields_of, seconds_us
 from penstock.runtime.events import EventBatch
 from penstock.runtime.hottest import Hottest
-from penstock.runtime.key_columns import Places
+from penstock.runtime.key import Places
 from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS
 from penstock.runtime.lineage import NONE, Ints, Lineage, LineageColumns

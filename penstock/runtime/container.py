@@ -1,7 +1,7 @@
 """A container: holds and runs the instances of one keyed element in one partition."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from penstock.runtime.awaiting import outcome, run, side_by_side
 from penstock.runtime.delivery import Delivery
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.hottest import Hottest
+from penstock.runtime.key import KeyReader, Places, first_rows
 from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS, Failure
 from penstock.runtime.lineage import LineageColumns
@@ -25,6 +26,8 @@ from penstock.runtime.pages import Pages, PageStore
 from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
 from penstock.runtime.timers import Timers
+from penstock.runtime.together.columns import taken
+from penstock.runtime.together.rows import ColumnRows, EventRows, Rows
 from penstock.runtime.together.windows import Together
 
 BYTES_PER_REPLAY = 1000
@@ -56,37 +59,54 @@ class Container:
         self._timers = Timers(element, self._instances, self._context, clock, self._work, stage.letters)
         self._has_timers = element.has_timers
         self._together = Together.of(element, self._context)
+        self._reads = stage.wiring.reads(element)
         self._touched: dict[bytes, int] = {}
         """By identity, the birth of the last event applied; in the order of the instances' first events."""
         self._calls_back = overrides(self.prototype, "on_batch")
         self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
-        self._batch = _Batch([], Delivery(stage.wiring, []), set())
+        self._batch = _Batch(self._key, Delivery(stage.wiring, []), set(), None)
         self._timers.fire_before_expiry(self._emitter)
         self._route()
 
     def handle(self, delivery: Delivery) -> None:
         """Apply a delivery's events. They must be in order and come after the events of earlier deliveries."""
-        events, lineage = delivery.events, delivery.lineage
+        lineage = delivery.lineage
         self._stage.tally.come(self._place, lineage)
         late = self._latecomers.refuse_all(self._context.watermark, self._context.fired, lineage, delivery.row)
         self._emitter = self._new_emitter(lineage.judged())
-        self._batch = batch = _Batch(self._key.identities(events), delivery, late)
-        self._tally.hottest.merge(Hottest.of(batch.identities, self._key.decode))
-        self._instances.open_all(batch.first_rows(), events)
+        reads = self._reads
+        places = reads.places(delivery.columns) if reads is not None and reads.are_in(delivery.columns) else None
+        self._batch = batch = _Batch(self._key, delivery, late, places)
+        self._tally.hottest.merge(batch.hottest())
+        self._instances.open_all(batch.on_time(), batch.key_of)
         if self.element.asynchronous:
-            with self._tally.timed_together(len(events)):
+            with self._tally.timed_together(len(delivery)):
                 self._await_all(batch)
             return
         with working(self._work):
-            self._apply_all(batch, delivery)
+            self._apply_all(batch)
+        self._tally.late_in_part += self._context.late_in_part
+        self._context.late_in_part = 0
 
-    def _apply_all(self, batch: "_Batch", delivery: Delivery) -> None:
+    def _apply_all(self, batch: "_Batch") -> None:
         """Apply the events of a delivery one by one, but for those that can be applied together."""
+        number = len(batch.delivery)
+        parts = [] if self._together is None or batch.late else self._together.parts(number)
+        if not parts:
+            self._apply_each(batch, range(number))
+        for part in parts:
+            rows = self._apply_together(batch, part)
+            if rows:
+                self._apply_each(batch, rows)
+
+    def _apply_each(self, batch: "_Batch", rows: Sequence[int]) -> None:
+        """Apply the events of some rows one by one."""
+        delivery = batch.delivery
         late, events, lineage = batch.late, delivery.events, delivery.lineage
         live, context, identities = self._live, self._context, batch.identities
         collect, add, timers, saved = self._emitter.collect, self._emitter.add, self._has_timers, batch.saved
         work = self._work
-        for row in self._tally.timed(self._apply_together(batch, events)):
+        for row in self._tally.timed(rows):
             if row in late:
                 continue
             work.identity = identity = identities[row]
@@ -113,21 +133,25 @@ class Container:
                 add(emissions, row)
             if saved and identity in saved:
                 saved[identity].since.append(row)
-        self._tally.late_in_part += context.late_in_part
-        context.late_in_part = 0
 
-    def _apply_together(self, batch: "_Batch", events: Sequence[Any]) -> Sequence[int]:
-        """Apply all events that can be applied together; returns the rows that remain to be applied one by one."""
-        rows = range(len(events))
-        if self._together is None or batch.late:
-            return rows
-        numbers = {identity: number for number, identity in enumerate(dict.fromkeys(batch.identities))}
-        owners = np.fromiter(map(numbers.__getitem__, batch.identities), np.int64, len(events))
+    def _apply_together(self, batch: "_Batch", part: slice) -> list[int]:
+        """Apply all events of a part that can be applied together; returns the rows that remain to be applied one by one."""
+        assert self._together is not None
         self._work.identity = None  # user predicates now run over the events of many keys
         begun = time.perf_counter_ns()
-        taken = self._together.take(events, owners, [self._live[identity] for identity in numbers], batch.delivery.lineage.time)
-        self._tally.took_together(int(taken.sum()), begun)
-        return np.flatnonzero(~taken).tolist()
+        instances = [self._live[identity] for identity in batch.places.identities]
+        times = batch.delivery.lineage.time[part]
+        applied = self._together.take(self._rows(batch, part), batch.places.at[part], instances, times)
+        self._tally.took_together(int(applied.sum()), begun)
+        left: list[int] = (part.start + np.flatnonzero(~applied)).tolist()
+        return left
+
+    def _rows(self, batch: "_Batch", part: slice) -> Rows:
+        """Return the events to be applied together."""
+        if self._reads is not None and batch.is_in_columns:
+            columns = {name: taken(column, part) for name, column in batch.delivery.columns.items()}
+            return ColumnRows(columns, len(batch.places.at[part]), self._reads.conditions)
+        return EventRows(batch.delivery.events[part], self.element.body.time_of)
 
     def _await_all(self, batch: "_Batch") -> None:
         """Apply a delivery's events by an asynchronous hook: instances concurrently, the events of one instance in turn."""
@@ -267,7 +291,7 @@ class Container:
                 error = another
             finally:
                 self._work.muted = False
-        self._restore(identity, len(self._batch.identities))
+        self._restore(identity, len(self._batch.delivery))
         if not self._end_batch_by_steps(identity, born):
             self._stage.letters.write_uncaused(self.element, error, born)
 
@@ -310,10 +334,10 @@ class Container:
         """
         batch, key = self._batch, self._live[identity].state.key
         if self.element.asynchronous:  # the state was checked after each event already
-            self._restore(identity, len(batch.identities))
+            self._restore(identity, len(batch.delivery))
             return False
         batch.saved.pop(identity, None)
-        self._restore(identity, len(batch.identities))
+        self._restore(identity, len(batch.delivery))
         try:
             self._instances.check_storable(identity, self._live[identity])
             return False
@@ -432,23 +456,67 @@ class _Saved(NamedTuple):
 
 
 class _Batch:
-    """The events of one delivery to a container, and which of them were not applied."""
+    """The events of one delivery to a container, and which of them were not applied.
 
-    def __init__(self, identities: Sequence[bytes], delivery: Delivery, late: set[int]) -> None:
-        self.identities, self.delivery, self.late = identities, delivery, late
+    Args:
+        places: the instances of the events, where they were found in columns, so that the events need not be decoded.
+    """
+
+    def __init__(self, key: KeyReader, delivery: Delivery, late: set[int], places: Places | None) -> None:
+        self._key, self.delivery, self.late = key, delivery, late
+        self.is_in_columns = places is not None
+        if places is not None:
+            self.places = places
         self.failed: dict[int, Failure | None] = dict.fromkeys(late)
         """Why events were not applied, by row; None for late events, which have been dealt with already."""
         self.saved: dict[bytes, _Saved] = {}
         self.without_result: set[int] = set()
         """Rows of events that were applied without the result that they made due."""
 
-    def first_rows(self) -> dict[bytes, int]:
+    @cached_property
+    def identities(self) -> list[bytes]:
+        """The identity of each event's instance."""
+        if self.is_in_columns:
+            return [self.places.identities[place] for place in self.places.at.tolist()]
+        return self._key.identities(self.delivery.events)
+
+    @cached_property
+    def places(self) -> Places:
+        """The instances of the events."""
+        numbers = {identity: number for number, identity in enumerate(dict.fromkeys(self.identities))}
+        at = np.fromiter(map(numbers.__getitem__, self.identities), np.int64, len(self.identities))
+        return Places(list(numbers), first_rows(at, len(numbers)), at)
+
+    def hottest(self) -> Hottest:
+        """The keys with the most events."""
+        if not self.is_in_columns:
+            return Hottest.of(self.identities, self._key.decode)
+        return Hottest.counted(self.places.identities, np.bincount(self.places.at).tolist(), self._key.decode)
+
+    def on_time(self) -> Iterable[bytes]:
+        """The instances with an event that is not late."""
+        if self.is_in_columns and not self.late:
+            return self.places.identities
+        return self._first_rows
+
+    def key_of(self, identity: bytes) -> Any:
+        """The key of an instance."""
+        if self.is_in_columns:
+            return self._key.decode(identity)
+        return self._key.key_of(self.delivery.events[self._first_rows[identity]], identity)
+
+    @cached_property
+    def _first_rows(self) -> dict[bytes, int]:
         """The first row of each instance that is not late, by identity."""
         rows = range(len(self.identities) - 1, -1, -1)
         return {self.identities[row]: row for row in rows if row not in self.late}
 
     def last_rows(self) -> dict[bytes, int]:
         """The last applied row of each instance, by identity; in the order of their first events."""
+        if not self.failed and self.is_in_columns:
+            last = np.empty(len(self.places.identities), np.int64)
+            last[self.places.at] = np.arange(len(self.delivery))  # the last assignment wins
+            return dict(zip(self.places.identities, last.tolist(), strict=True))
         if not self.failed:
             return dict(zip(self.identities, range(len(self.identities)), strict=True))
         return {identity: row for row, identity in enumerate(self.identities) if row not in self.failed}

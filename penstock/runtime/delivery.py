@@ -11,43 +11,80 @@ from numpy.typing import NDArray
 
 from penstock.app.stream import Stream
 from penstock.runtime.lineage import Ints, LineageColumns, in_order, joined
+from penstock.runtime.together.columns import Columns, taken
+from penstock.runtime.together.columns import joined as joined_columns
 from penstock.runtime.wire import Block
 from penstock.runtime.wiring import Wiring
 
 _raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
+class BlockEvents:
+    """The events of one block, which are decoded when they are first needed."""
+
+    def __init__(self, block: Block, wiring: Wiring) -> None:
+        self._block = block
+        _, self.stream = wiring.deliveries[block.target]
+        self._decode = wiring.codec(self.stream.event_type).decode_block
+
+    @cached_property
+    def events(self) -> list[Any]:
+        """The events."""
+        events: list[Any] = self._decode(self._block.events)
+        return events
+
+    @cached_property
+    def raws(self) -> list[msgspec.Raw]:
+        """The events still encoded, as they were sent."""
+        return _raws(self._block.events)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What came beside the events."""
+        return {name: column.read() for name, column in self._block.columns.items()}
+
+
 @dataclass(frozen=True)
 class BlockPart:
-    """Decoded events of one block: all of them, or a selection."""
+    """Events of one block: all of them, or a selection."""
 
-    stream: Stream[Any]
-    events: list[Any]
+    block: BlockEvents
     lineage: LineageColumns
     numbers: Ints
     """Numbers that order events caused by one source event; see `Block.numbers`."""
-    encoded: memoryview
-    """The whole block's events, as they were sent."""
-    rows: list[int] | None
-    """The positions of ``events`` in the block; None for the whole block."""
+    rows: Ints | None
+    """The positions of the events in the block; None for the whole block."""
     each: float
     """The bytes of an event of the block and of its lineage, in the mean."""
 
     @classmethod
     def of(cls, block: Block, wiring: Wiring) -> "BlockPart":
-        """Decode a block."""
-        _, stream = wiring.deliveries[block.target]
-        events = wiring.codec(stream.event_type).decode_block(block.events)
-        each = (len(block.events) + len(block.lineage)) / max(1, len(events))
-        return cls(stream, events, block.lineage_columns, block.numbers, block.events, None, each)
+        """Return the whole block."""
+        lineage = block.lineage_columns
+        each = (len(block.events) + len(block.lineage)) / max(1, len(lineage.born))
+        return cls(BlockEvents(block, wiring), lineage, block.numbers, None, each)
 
     def __len__(self) -> int:
-        return len(self.events)
+        return len(self.numbers)
+
+    @property
+    def stream(self) -> Stream[Any]:
+        """The stream that the events are of."""
+        return self.block.stream
 
     @property
     def bytes(self) -> float:
         """About how many bytes the events have, encoded, with their lineages."""
-        return self.each * len(self.events)
+        return self.each * len(self)
+
+    def events(self) -> list[Any]:
+        """Return the events."""
+        return self._selected(self.block.events)
+
+    def columns(self) -> Columns:
+        """Return what came beside the events."""
+        columns = self.block.columns
+        return columns if self.rows is None else {name: taken(column, self.rows) for name, column in columns.items()}
 
     def divided(self, mask: NDArray[np.bool_]) -> "tuple[BlockPart, BlockPart]":
         """Split into the events that a mask marks, and the others."""
@@ -56,16 +93,15 @@ class BlockPart:
     def _take(self, mask: NDArray[np.bool_]) -> "BlockPart":
         if mask.all():
             return self
-        rows = np.flatnonzero(mask).tolist()
-        places = rows if self.rows is None else [self.rows[row] for row in rows]
-        events = [self.events[row] for row in rows]
-        lineage, numbers = self.lineage.take(mask), self.numbers[mask]
-        return replace(self, events=events, lineage=lineage, numbers=numbers, rows=places)
+        rows = np.flatnonzero(mask) if self.rows is None else self.rows[mask]
+        return replace(self, lineage=self.lineage.take(mask), numbers=self.numbers[mask], rows=rows)
 
     def raws(self) -> list[msgspec.Raw]:
         """Return the events still encoded, as they were sent."""
-        raws = _raws(self.encoded)
-        return raws if self.rows is None else [raws[row] for row in self.rows]
+        return self._selected(self.block.raws)
+
+    def _selected(self, of_block: list[Any]) -> list[Any]:
+        return of_block if self.rows is None else [of_block[row] for row in self.rows.tolist()]
 
 
 class Delivery:
@@ -73,17 +109,32 @@ class Delivery:
 
     def __init__(self, wiring: Wiring, parts: list[BlockPart]) -> None:
         self._wiring, self._parts = wiring, parts
-        self.streams: list[Stream[Any]] = [part.stream for part in parts for _ in part.events]
-        self.events: list[Any] = [event for part in parts for event in part.events]
         self.lineage = joined([part.lineage for part in parts])
-        order = in_order(self.lineage, [part.numbers for part in parts])
-        self._order = None if order is None else order.tolist()
-        if order is not None:
-            self.lineage = self.lineage.take(order)
-            self.streams, self.events = self._in_order(self.streams), self._in_order(self.events)
+        self._order = in_order(self.lineage, [part.numbers for part in parts])
+        if self._order is not None:
+            self.lineage = self.lineage.take(self._order)
 
     def __len__(self) -> int:
-        return len(self.events)
+        return len(self.lineage.born)
+
+    @cached_property
+    def events(self) -> list[Any]:
+        """The events, which are decoded when they are first needed."""
+        return self._in_order([event for part in self._parts for event in part.events()])
+
+    @cached_property
+    def streams(self) -> list[Stream[Any]]:
+        """The stream of each event."""
+        return self._in_order([part.stream for part in self._parts for _ in range(len(part))])
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What came beside all of the events, in columns."""
+        parts = [part.columns() for part in self._parts]
+        if not parts:
+            return {}
+        columns = {name: joined_columns([part[name] for part in parts]) for name in set.intersection(*map(set, parts))}
+        return columns if self._order is None else {name: taken(column, self._order) for name, column in columns.items()}
 
     def row(self, row: int) -> tuple[Stream[Any], Any]:
         """Return the stream of an event, and the event."""
@@ -105,4 +156,4 @@ class Delivery:
         return self._in_order([raw for part in self._parts for raw in part.raws()])
 
     def _in_order(self, things: list[Any]) -> list[Any]:
-        return things if self._order is None else [things[row] for row in self._order]
+        return things if self._order is None else [things[row] for row in self._order.tolist()]

@@ -25,8 +25,8 @@ from penstock.kinds.fields import is_immutable
 
 SHORT = 1 << 16
 """Texts below this length are certainly small enough to be stored."""
-FEW_WINDOWS = 100_000
-"""Fewer states of reducers in windows, of plain values, are certainly small enough, too."""
+FEW_NUMBERS = 100_000
+"""Fewer numbers in windows of reducers are certainly small enough, too."""
 FEW_TIMES = 1_000_000
 """And so are fewer times, of nine bytes each."""
 WHOLE = f"type(state.{{0}}) is int and {-(2**63)} <= state.{{0}} < {2**63}"
@@ -43,6 +43,8 @@ NUMBERS = (int, float, int | None, float | None, tuple[float, int])
 """Types of the states of `NUMERIC` reducers that can be stored whatever their values, but for sums of integers beyond 64 bits:
 reducers alone change them, by values of delivered events.
 """
+SETS = (set[int], set[int | None])
+"""Types of the states of `reducers.distinct` that can be stored if they have few members."""
 
 SCALARS = frozenset({bool, int, float, str, bytes, Decimal, date, timedelta, UUID, type(None)})
 """Classes of which equal objects behave alike."""
@@ -199,17 +201,27 @@ def _named(member: Any) -> Any:
 
 def _is_numeric(body: type[Reducing]) -> bool:
     hints = typing.get_type_hints(body)
-    return not demanding(body) and all(type(reducer) in NUMERIC and hints[state] in NUMBERS for state, reducer in body.states)
+    return not demanding(body) and all(
+        (type(reducer) in NUMERIC and hints[state] in NUMBERS) or (type(reducer) is reducers.distinct and hints[state] in SETS)
+        for state, reducer in body.states
+    )
 
 
 def _windows_kept(body: type[Reducing]) -> Asked:
-    """Return the check of windows of numbers: there are few, and each sum of integers is within 64 bits."""
+    """Return the check of windows of numbers: they and the members of their sets are few, and each sum of integers is within
+    64 bits.
+    """
     hints, parts = typing.get_type_hints(body), len(body.states)
     sums = [state for state, reducer in body.states if type(reducer) is reducers.sum and hints[state] is int]
-    if not sums:
-        return lambda state: len(state.open) * parts < FEW_WINDOWS
-    part: Asked = eval("lambda state: " + " and ".join(map(WHOLE.format, sums)))
-    return lambda state: len(state.open) * parts < FEW_WINDOWS and all(part(window.state) for window in state.open.values())
+    sets = [state for state, _ in body.states if hints[state] in SETS]
+    exact: Asked = eval("lambda state: " + (" and ".join(map(WHOLE.format, sums)) or "True"))
+    size: Callable[[Any], int] = eval("lambda state: " + "+".join([f"{parts}", *(f"len(state.{each})" for each in sets)]))
+
+    def kept(state: Any) -> bool:
+        windows = [window.state for window in state.open.values()]
+        return sum(map(size, windows)) < FEW_NUMBERS and (not sums or all(map(exact, windows)))
+
+    return kept
 
 
 def _plain_kept(cls: type[Any]) -> Asked | None:

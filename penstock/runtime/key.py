@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -23,6 +23,23 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 _decode = msgspec.msgpack.Decoder().decode
+
+
+class Places(NamedTuple):
+    """The distinct instances of many events, in the order of their first events."""
+
+    identities: list[bytes]
+    first: NDArray[np.int64]
+    """The first row of each instance."""
+    at: NDArray[np.int64]
+    """The instance of each row, as an index into ``identities``."""
+
+
+def first_rows(at: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """Return the first row of each group, given the group of each row, and the number of groups."""
+    first = np.empty(number, np.int64)
+    first[at[::-1]] = np.arange(len(at) - 1, -1, -1)  # assigned backwards, so that the first row wins
+    return first
 
 
 class KeyReader:

@@ -1,7 +1,7 @@
 """Keys of events in columns: finds the instance of each row, and the partition of each instance."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,18 +11,8 @@ from penstock.kinds.coding import convert
 from penstock.kinds.event import field_types
 from penstock.kinds.fields import for_columns, is_flat
 from penstock.runtime.codec import Codec
-from penstock.runtime.key import KeyReader
+from penstock.runtime.key import KeyReader, Places, first_rows
 from penstock.runtime.lineage import Ints
-
-
-class Places(NamedTuple):
-    """The distinct instances of a batch's rows, in the order of their first rows."""
-
-    identities: list[bytes]
-    first: Ints
-    """The first row of each instance."""
-    at: Ints
-    """The instance of each row, as an index into ``identities``."""
 
 
 class KeyColumns:
@@ -74,9 +64,7 @@ class KeyColumns:
         at, number = np.zeros(columns.num_rows, np.int64), 1
         for field in self._fields:
             at, number = _numbered(columns.column(field), at, number)
-        first = np.empty(number if columns.num_rows else 0, np.int64)
-        first[at[::-1]] = np.arange(columns.num_rows - 1, -1, -1)  # assigned backwards, so that the first row wins
-        return first, at
+        return first_rows(at, number if columns.num_rows else 0), at
 
     def _keys(self, columns: pa.RecordBatch, rows: Ints) -> list[Any]:
         """Return the keys of rows, with the Python types of the events' fields."""

@@ -1,6 +1,6 @@
 """The instances of one keyed element in one partition, as a micro-batch sees them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -50,15 +50,16 @@ class LiveInstances:
         self.settled: dict[bytes, bytes] = {}
         """By identity, the encoded instances as the last settled delivery has left them."""
 
-    def open_all(self, first: Mapping[bytes, int], events: Sequence[Any]) -> None:
-        """Load the instances of a delivery's events from their pages, or create them on first use.
+    def open_all(self, wanted: Iterable[bytes], key_of: Callable[[bytes], Any]) -> None:
+        """Load instances from their pages, or create them on first use.
 
         Args:
-            first: by identity, the row of the instance's first event.
+            wanted: their identities.
+            key_of: returns the key of an identity.
         """
-        identities = [identity for identity in first if identity not in self.live]
+        identities = [identity for identity in wanted if identity not in self.live]
         numbers = self.pages.numbers(self.key.hashes(identities)).tolist()
-        key_of, header = self.key.key_of, self.pages.header
+        header = self.pages.header
         for identity, number in zip(identities, numbers, strict=True):
             page = self.pages.page(number)
             stored = page.get(identity)
@@ -66,7 +67,7 @@ class LiveInstances:
             if stored is None or self._has_expired(stored):
                 self.made.add(identity)
             page[identity] = entry = self._revive(identity, stored)
-            self.adopt(identity, key_of(events[first[identity]], identity), entry, page)
+            self.adopt(identity, key_of(identity), entry, page)
 
     def read(self, identity: bytes, stored: Any) -> Instance[Any]:
         """Decode a stored instance, also one that an earlier version of the element's code has stored."""

@@ -5,6 +5,7 @@ end in sinks, in dead letters, or in the outbox to a later hop.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from penstock.kinds.coding import msgpack_encoder
 from penstock.runtime.bodies import run_batch_body, run_event_body
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import DeadLetters
-from penstock.runtime.lineage import NONE
+from penstock.runtime.lineage import NONE, Ints
 from penstock.runtime.output import Output, SinkFiles, framed, prefixed, texts_beside
 from penstock.runtime.places import Seen, handed_to, sent_to, staged_in, written_to
 from penstock.runtime.tally import Births, Tally
@@ -145,8 +146,17 @@ class Stage:
 
     def _packed_events(self, element: Element, batch: EventBatch) -> list[PackedBlock]:
         events, target = batch.events(self.wiring), self.wiring.targets[element, batch.stream]
-        buckets = self.wiring.keys[element.name].buckets(events)
-        return self.outbox.pack(target, buckets, batch.lineage, lambda rows: _encode([events[row] for row in rows.tolist()]))
+        reads, columns = self.wiring.reads(element), None
+        if reads is not None:
+            with suppress(Exception):  # then the element takes the events
+                columns = reads.columns(events)
+        keys = self.wiring.keys[element.name]
+        buckets = keys.buckets(events) if reads is None or columns is None else reads.buckets(columns)
+
+        def encode(rows: Ints) -> bytes:
+            return _encode([events[row] for row in rows.tolist()])
+
+        return self.outbox.pack(target, buckets, batch.lineage, encode, columns)
 
     def _packed_columns(self, element: Element, batch: EventBatch) -> list[PackedBlock]:
         columns, target = batch.columns(self.wiring), self.wiring.targets[element, batch.stream]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.runtime.lineage import NONE, Ints, LineageColumns
+from penstock.runtime.together.columns import Columns, SentColumn, taken
 
 WIRE = pa.schema(
     [
@@ -48,6 +49,8 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     """The columns of `LineageColumns`, one after another, as int64."""
     rooted: bool = False
     """Whether the roots are among these columns; otherwise they follow from the others."""
+    columns: dict[str, SentColumn] = {}
+    """What the element reads of the events, in columns; empty where it needs the events."""
 
     @property
     def lineage_columns(self) -> LineageColumns:
@@ -88,13 +91,19 @@ class Outbox:
         return len(self._rows)
 
     def pack(
-        self, target: int, buckets: NDArray[np.int64], lineage: LineageColumns, encode: Callable[[NDArray[np.int64]], bytes]
+        self,
+        target: int,
+        buckets: NDArray[np.int64],
+        lineage: LineageColumns,
+        encode: Callable[[NDArray[np.int64]], bytes],
+        beside: Columns | None = None,
     ) -> list[PackedBlock]:
         """Encode events for a keyed element into blocks by partition, without sending them yet.
 
         Args:
             buckets: for each event, the partition of its instance.
             encode: returns the encoded events of some rows.
+            beside: what the element reads of the events, in columns.
         """
         order = np.argsort(buckets, kind="stable")
         ends = np.flatnonzero(np.diff(buckets[order])) + 1
@@ -102,8 +111,9 @@ class Outbox:
         first = self._sent
         for rows in np.split(order, ends) if len(order) else ():
             for part in np.split(rows, range(EVENTS_PER_BLOCK, len(rows), EVENTS_PER_BLOCK)):
-                columns = np.stack([column[part] for column in (lineage if self._grouped else lineage[:-1])])
-                block = Block(target, first, memoryview(encode(part)), memoryview(columns.tobytes()), self._grouped)
+                origins = np.stack([column[part] for column in (lineage if self._grouped else lineage[:-1])])
+                sent = {name: SentColumn.of(taken(column, part)) for name, column in (beside or {}).items()}
+                block = Block(target, first, memoryview(encode(part)), memoryview(origins.tobytes()), self._grouped, sent)
                 packed.append(PackedBlock(int(buckets[part[0]]), self._encode(block), len(part)))
                 first += len(part)
         return packed

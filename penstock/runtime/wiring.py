@@ -21,6 +21,7 @@ from penstock.runtime.key_columns import KeyColumns
 from penstock.runtime.log import LogLevel
 from penstock.runtime.output import SinkFiles, label
 from penstock.runtime.partitioner import PRESENT, Partitioner
+from penstock.runtime.together.reading import Reads, reads_of
 
 
 class WiringReference(msgspec.Struct, frozen=True):
@@ -113,8 +114,9 @@ class Wiring:
             stream: [element for element in topology.consumers(stream) if element.keyed] for stream in topology.streams
         }
         self.compiles = True
-        """Whether keyless functions are compiled from their source."""
+        """Whether functions of the application are compiled from their source."""
         self._compiled: dict[str, CompiledFunction | None] = {}
+        self._reads: dict[str, Reads | None] = {}
         self.sinks_of = {
             stream: [label(sink.name, "hop" if sink.hop else "sink") for sink in topology.sinks_of(stream)]
             for stream in topology.streams
@@ -133,6 +135,14 @@ class Wiring:
             with suppress(NotCompiledError):
                 self._compiled[element.name] = compile_function(element)
         return self._compiled[element.name] if self.compiles else None
+
+    def reads(self, element: Element) -> Reads | None:
+        """Return what a keyed element reads of its events, which is found once; None where it needs the events."""
+        if element.name not in self._reads:
+            self._reads[element.name] = None
+            with suppress(NotCompiledError):
+                self._reads[element.name] = reads_of(element, self.keys[element.name])
+        return self._reads[element.name] if self.compiles else None
 
     def hop(self, number: int) -> list[Element]:
         """Return the keyed elements of a hop; hops are counted from 1."""

@@ -393,8 +393,7 @@ def in_parts(size):
     """Within, a container gets so many events at once, and its state is encoded between."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire, "EVENTS_PER_BLOCK", size)
-        patch.setattr(arrivals, "AT_ONCE", size)
-        patch.setattr(arrivals, "BYTES_AT_ONCE", 0)
+        patch.setattr(arrivals, "DECODED", arrivals.Limits(size, 0, size))
         yield
 
 

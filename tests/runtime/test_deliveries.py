@@ -70,9 +70,7 @@ def divided(block, part, memory, part_bytes=0):
     """Within, there are so many events in a block and in a part, a part has so many bytes, and so many stay in memory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire, "EVENTS_PER_BLOCK", block)
-        patch.setattr(arrivals, "AT_ONCE", part)
-        patch.setattr(arrivals, "BYTES_AT_ONCE", part_bytes)
-        patch.setattr(arrivals, "MOST_AT_ONCE", 3 * part)
+        patch.setattr(arrivals, "DECODED", arrivals.Limits(part, part_bytes, 3 * part))
         patch.setattr(arrivals, "KEPT_IN_MEMORY", memory)
         yield
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import App, Event, Session, Sliding, Tumbling, reducers
-from penstock.runtime.together import cells, windows
+from penstock.runtime.together import windows
 from penstock.runtime.together.windows import ways_of
 from penstock.testing import TopologyDriver
 
@@ -299,7 +299,7 @@ def test_what_a_fold_leaves_is_looked_at_before_it_is_kept() -> None:
 
 def test_many_windows_of_many_events_take_no_memory() -> None:
     with pytest.MonkeyPatch.context() as few:
-        few.setattr(cells, "MOST", 100)
+        few.setattr(windows, "MOST", 100)
         differences(Sliding("10 s", "3 s"), [[(second % 9, second) for second in range(60)]])
 
 

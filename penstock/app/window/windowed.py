@@ -155,11 +155,10 @@ class Spans(Windowed):
         self.skip_batch_step(start)
         if part is None:
             return ()
-        state = self._enter(part.state, start, part.end)
         if was_closed_again and overrides(self.body, "on_close"):
-            return emissions(state.on_close())
+            return emissions(self._enter(part.state, start, part.end).on_close())
         if overrides(self.body, "on_batch") and (was_closed_again or not part.closed):
-            return emissions(state.on_batch())
+            return emissions(self._enter(part.state, start, part.end).on_batch())
         return ()
 
     def skip_batch_step(self, start: int) -> None:

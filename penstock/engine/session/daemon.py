@@ -15,6 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+NEW_OBJECTS = 200_000
+"""A worker looks for cycles among its objects once so many are new (Python: 700). Instances that a micro-batch has touched are
+many, hold no cycles, and live until its end."""
+
 Worker = Callable[[socket.socket, bool], int]
 """Runs a task that Spark sends by a socket, which may be authenticated already; returns the exit code."""
 
@@ -78,4 +82,5 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, ignored)
     daemon.worker = at_once(daemon.worker)  # type: ignore[assignment] # as the manager finds it
     gc.freeze()  # so that garbage collection in a worker does not copy the shared memory pages
+    gc.set_threshold(NEW_OBJECTS)
     daemon.manager()

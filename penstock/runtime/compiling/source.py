@@ -52,16 +52,58 @@ def place_of(function: FunctionType) -> Place:
     Raises:
         NotCompiledError: the source is not there, or another than that of the function's code.
     """
-    code = function.__code__
+    return _place(function.__code__)
+
+
+def _place(code: CodeType) -> Place:
+    for place in _functions(_tree(code), ()):
+        if place.node.name == code.co_name and _first_line(place.node) == code.co_firstlineno:
+            return place
+    raise NotCompiledError(OTHER)
+
+
+def returned(function: FunctionType) -> tuple[ast.arguments, ast.expr]:
+    """Find the arguments of a function, and the one expression that it returns, in its source.
+
+    Raises:
+        NotCompiledError: it does more than return an expression; or as `place_of`.
+    """
+    return _returned(function.__code__)
+
+
+@lru_cache(maxsize=256)
+def _returned(code: CodeType) -> tuple[ast.arguments, ast.expr]:
+    if code.co_name == "<lambda>":
+        spans = set(code.co_positions())
+        for node in ast.walk(_tree(code)):
+            if isinstance(node, ast.Lambda) and _span(node.body) in spans:
+                return node.args, node.body
+        raise NotCompiledError(OTHER)
+    node = _place(code).node
+    body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+    match body:
+        case [ast.Return(ast.expr() as value)]:
+            return node.args, value
+    raise NotCompiledError("it does more than return an expression")
+
+
+OTHER = "its source is not what it was made from"
+
+
+def _tree(code: CodeType) -> ast.Module:
+    """Return the source of a code's file, which gives that very code."""
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
         raise NotCompiledError("its source cannot be read")
     tree, whole = _parsed(code.co_filename, text)
-    if any(_same(found, code) for found in _within(whole)):
-        for place in _functions(tree, ()):
-            if place.node.name == code.co_name and _first_line(place.node) == code.co_firstlineno:
-                return place
-    raise NotCompiledError("its source is not what it was made from")
+    if not any(_same(found, code) for found in _within(whole)):
+        raise NotCompiledError(OTHER)
+    return tree
+
+
+def _span(node: ast.expr) -> tuple[int | None, ...]:
+    """Where a node is, as `codes <https://docs.python.org/3/reference/datamodel.html#codeobject.co_positions>`_ say it."""
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
 def compiled(node: ast.FunctionDef, around: tuple[Scope, ...], like: CodeType) -> CodeType:

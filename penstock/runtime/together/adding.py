@@ -4,7 +4,7 @@ Where arrays cannot give equal results (integers that may pass 64 bits, NaN, sig
 state is changed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -19,7 +19,9 @@ from penstock.kinds.event import Event
 
 Ints = NDArray[np.int64]
 States = list[Any]
-Adding = Callable[[Any, States, Ints, list[Any], Ints], States]
+Values = list[Any] | NDArray[Any]
+"""Values of events: objects, or an array of integers or floats."""
+Adding = Callable[[Any, States, Ints, Values, Ints], States]
 """Adds rows to a reducer's states. Takes the reducer, its state in each cell, and of each row the index of its cell, its value
 and its time in microseconds; returns the new state of each cell."""
 
@@ -28,14 +30,19 @@ class OneByOne(Exception):
     """Raised when events must be processed one by one, as arrays would not give equal results."""
 
 
-def _counted(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+def _counted(reducer: Any, states: States, at: Ints, values: Values, times: Ints) -> States:
     numbers = np.bincount(at, minlength=len(states)).tolist()
     return [state + number for state, number in zip(states, numbers, strict=True)]
 
 
-def _summed(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
-    if type(values[0]) is float:
-        return _in_turn(states, at, np.array(values, np.float64))
+def chosen(values: Values, rows: Ints) -> Values:
+    """Return the values of some rows."""
+    return [values[row] for row in rows.tolist()] if isinstance(values, list) else values[rows]
+
+
+def _summed(reducer: Any, states: States, at: Ints, values: Values, times: Ints) -> States:
+    if _are_floats(values):
+        return _in_turn(states, at, np.asarray(values, np.float64))
     numbers = _integers(values)
     if max(-int(numbers.min()), int(numbers.max())) * len(numbers) >= 1 << 62:
         raise OneByOne
@@ -44,8 +51,8 @@ def _summed(reducer: Any, states: States, at: Ints, values: list[Any], times: In
     return [state + number for state, number in zip(states, sums.tolist(), strict=True)]
 
 
-def _averaged(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
-    numbers = np.array(values, np.float64) if type(values[0]) is float else _integers(values).astype(np.float64)
+def _averaged(reducer: Any, states: States, at: Ints, values: Values, times: Ints) -> States:
+    numbers = np.asarray(values, np.float64) if _are_floats(values) else _integers(values).astype(np.float64)
     totals = _in_turn([total for total, _ in states], at, numbers)
     seen = np.bincount(at, minlength=len(states)).tolist()
     return [(total, number + added) for total, (_, number), added in zip(totals, states, seen, strict=True)]
@@ -61,9 +68,9 @@ def _in_turn(states: States, at: Ints, numbers: NDArray[np.float64]) -> States:
     return [state if same else total for state, same, total in zip(states, untouched.tolist(), sums.tolist(), strict=True)]
 
 
-def _extreme(better: np.ufunc, reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
-    if type(values[0]) is float:
-        column: NDArray[Any] = np.array(values, np.float64)
+def _extreme(better: np.ufunc, reducer: Any, states: States, at: Ints, values: Values, times: Ints) -> States:
+    if _are_floats(values):
+        column: NDArray[Any] = np.asarray(values, np.float64)
         if np.isnan(column).any() or (column == 0).any():  # NaN and signed zeros compare otherwise in arrays
             raise OneByOne
     else:
@@ -77,17 +84,26 @@ def _extreme(better: np.ufunc, reducer: Any, states: States, at: Ints, values: l
     return made
 
 
-def _integers(values: list[Any]) -> Ints:
+def _are_floats(values: Values) -> bool:
+    return type(values[0]) is float if isinstance(values, list) else values.dtype == np.float64
+
+
+def _integers(values: Values) -> Ints:
     try:
-        return np.array(values, np.int64)
+        return np.asarray(values, np.int64)
     except OverflowError:
         raise OneByOne from None
 
 
-def _added(reducer: Reducer[Any], states: States, at: Ints, values: list[Any], times: Ints) -> States:
+def _listed(values: Values) -> list[Any]:
+    """Return values as Python's own."""
+    return values if isinstance(values, list) else values.tolist()
+
+
+def _added(reducer: Reducer[Any], states: States, at: Ints, values: Values, times: Ints) -> States:
     """Call ``add`` row by row; this still saves the rest of the work per event."""
     made, add = list(states), reducer.add
-    for cell, value, time in zip(at.tolist(), values, times.tolist(), strict=True):
+    for cell, value, time in zip(at.tolist(), _listed(values), times.tolist(), strict=True):
         made[cell] = add(made[cell], value, time)
     return made
 
@@ -97,24 +113,27 @@ def _joined(
 ) -> States:
     """Join the values of each cell to its state by a function of the reducer, the state and the values."""
     made = list(states)
-    for cell, seen in _by_cell(at, values).items():
+    for cell, seen in _by_cell(at, values):
         made[cell] = join(reducer, states[cell], seen)
     return made
 
 
-def _collected(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+def _collected(reducer: Any, states: States, at: Ints, values: Values, times: Ints) -> States:
     made = list(states)
-    for cell, seen in _by_cell(at, list(zip(times.tolist(), values, strict=True))).items():
+    for cell, seen in _by_cell(at, list(zip(times.tolist(), _listed(values), strict=True))):
         made[cell] = [*states[cell], *seen]
     return made
 
 
-def _by_cell(at: Ints, values: Sequence[Any]) -> dict[int, list[Any]]:
-    """Group the values of rows by cell, in the order of rows."""
-    rows: dict[int, list[Any]] = {}
-    for cell, value in zip(at.tolist(), values, strict=True):
-        rows.setdefault(cell, []).append(value)
-    return rows
+def _by_cell(at: Ints, values: Values) -> Iterator[tuple[int, list[Any]]]:
+    """Group the values of rows by cell: yields each cell with its values, in the order of rows."""
+    order = np.argsort(at, kind="stable")
+    listed, cells = _listed(chosen(values, order)), at[order]
+    ends = [*(np.flatnonzero(np.diff(cells)) + 1).tolist(), len(cells)]
+    start = 0
+    for cell, end in zip(cells[[each - 1 for each in ends]].tolist(), ends, strict=True):
+        yield cell, listed[start:end]
+        start = end
 
 
 ADDING: Mapping[type, Adding] = {
@@ -127,7 +146,7 @@ ADDING: Mapping[type, Adding] = {
     reducers.last: _added,
     reducers.top: partial(_joined, lambda top, events, more: top.merge(events, more)),
     # A new set: old states must stay unchanged until all succeed.
-    reducers.distinct: partial(_joined, lambda _, values, more: values | set(more)),
+    reducers.distinct: partial(_joined, lambda _, values, more: values.union(more)),
     reducers.approx_distinct: partial(_joined, lambda sketch, state, values: sketch.add_all(state, values)),
     reducers.collect: _collected,
 }

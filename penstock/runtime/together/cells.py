@@ -10,10 +10,10 @@ from penstock.app.window.aligned import Aligned, Panes, Sliding, Tumbling
 from penstock.app.window.sessions import Session, Sessions
 from penstock.app.window.windowed import Windowed, WindowPart
 from penstock.app.window.windowing import Windowing
-from penstock.runtime.together.adding import Ints, OneByOne
+from penstock.runtime.together.adding import Ints
 
 MOST = 200_000
-"""The most pairs of an event and a window handled at once, to bound memory; with more, events go one by one."""
+"""The most pairs of an event and a window handled at once, to bound memory."""
 
 Bools = NDArray[np.bool_]
 
@@ -68,8 +68,6 @@ def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[
     first = starts - before
     first = np.where(first + windowing.size_us > times, first, first + windowing.every_us)
     beside = rows_beside(first + windowing.size_us <= fired, instances, len(states))
-    if len(beside) * (before // windowing.every_us + 1) > MOST:
-        raise OneByOne
     # From the last window of each event, go back step by step, with the events that lie in the earlier window, too.
     rows, lies_in = [beside], [starts[beside]]
     for back in range(windowing.every_us, before + 1, windowing.every_us):
@@ -174,16 +172,27 @@ def _enter_panes(state: Any, place: WindowCell, part: WindowPart[Any]) -> None:
         state.rearm()
 
 
+def _one(windowing: Any) -> int:
+    return 1
+
+
+def _overlapping(windowing: Sliding) -> int:
+    return -(-windowing.size_us // windowing.every_us)
+
+
 class WindowCells(NamedTuple):
-    """The functions for one kind of windows: how events are divided into cells, and how a cell enters a state."""
+    """The functions for one kind of windows: how events are divided into cells, and how a cell enters a state; and how many
+    cells an event is at most in.
+    """
 
     divide: Dividing
     enter: Callable[[Any, WindowCell, WindowPart[Any]], None]
+    cells: Callable[[Any], int] = _one
 
 
 KINDS: Mapping[tuple[type[Windowing], type[Windowed]], WindowCells] = {
     (Tumbling, Aligned): WindowCells(_aligned, _enter_spans),
-    (Sliding, Aligned): WindowCells(_aligned, _enter_spans),
+    (Sliding, Aligned): WindowCells(_aligned, _enter_spans, _overlapping),
     (Sliding, Panes): WindowCells(_panes, _enter_panes),
     (Session, Sessions): WindowCells(_sessions, _enter_spans),
 }

@@ -7,7 +7,9 @@ from penstock.app.element import Element
 from penstock.app.topology import Topology
 from penstock.runtime.compiling.function import compile_function
 from penstock.runtime.compiling.source import NotCompiledError
-from penstock.runtime.together.windows import ways_of
+from penstock.runtime.key import KeyReader
+from penstock.runtime.together.reading import reads_of
+from penstock.runtime.together.ways import ways_of
 
 
 class Execution(NamedTuple):
@@ -42,4 +44,9 @@ def _execution(element: Element) -> tuple[str, str]:
     ways = ways_of(element)
     if isinstance(ways, str):
         return "one event after the other", ways
-    return "many events at once", "its windows and reducers allow it; events that do not, such as late ones, go one by one"
+    why = "its windows and reducers allow it; events that do not, such as late ones, go one by one"
+    try:
+        reads_of(element, KeyReader(element.key, element.inputs[0].event_type, 1))
+    except NotCompiledError as error:
+        return "many events at once", f"{why}; not in columns, as {error}"
+    return "many events at once, in columns", why

@@ -1,0 +1,88 @@
+"""The events that are taken at once, as objects or in columns: two forms with the same methods."""
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.kinds.moment_columns import all_microseconds
+from penstock.runtime.together.adding import Ints, Values
+from penstock.runtime.together.columns import TIME, Coded, Columns, taken
+from penstock.runtime.together.predicates import Bools, Condition
+
+Test = Callable[[Any], Any]
+
+
+class Rows(Protocol):
+    """Events of one stream."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: Ints) -> "Rows":
+        """Return some of the events; a row may occur several times."""
+
+    def times(self) -> Ints:
+        """Return the times by which windows go, in microseconds."""
+
+    def values(self, field: str | None) -> Values:
+        """Return the values of a field; the events themselves for None."""
+
+    def fulfil(self, wanted: Test) -> Bools:
+        """Return whether each event fulfils a condition."""
+
+
+class EventRows:
+    """Events as objects.
+
+    Args:
+        time_of: reads the time by which windows go.
+    """
+
+    def __init__(self, events: list[Any], time_of: Callable[[Any], Any]) -> None:
+        self._events, self._time_of = events, time_of
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def take(self, rows: Ints) -> "EventRows":
+        return EventRows([self._events[row] for row in rows.tolist()], self._time_of)
+
+    def times(self) -> Ints:
+        return all_microseconds(list(map(self._time_of, self._events)))
+
+    def values(self, field: str | None) -> Values:
+        return self._events if field is None else list(map(attrgetter(field), self._events))
+
+    def fulfil(self, wanted: Test) -> Bools:
+        return np.array([bool(wanted(event)) for event in self._events], bool)
+
+
+class ColumnRows:
+    """Events in columns.
+
+    Args:
+        conditions: by the `id` of conditions on events, what they are for columns.
+    """
+
+    def __init__(self, columns: Columns, number: int, conditions: Mapping[int, Condition]) -> None:
+        self._columns, self._number, self._conditions = columns, number, conditions
+
+    def __len__(self) -> int:
+        return self._number
+
+    def take(self, rows: Ints) -> "ColumnRows":
+        return ColumnRows({name: taken(column, rows) for name, column in self._columns.items()}, len(rows), self._conditions)
+
+    def times(self) -> Ints:
+        times = self._columns[TIME]
+        assert not isinstance(times, Coded)
+        return times
+
+    def values(self, field: str | None) -> Values:
+        assert field is not None
+        column = self._columns[field]
+        return column.listed() if isinstance(column, Coded) else column
+
+    def fulfil(self, wanted: Test) -> Bools:
+        return self._conditions[id(wanted)](self._columns)
