@@ -152,6 +152,7 @@ def steps(what: Workload) -> Times:
         "send: key, encode, divide": [(stage.Stage, "_send")],
         "arrive: decode, put in order": [
             (delivery.BlockPart, "of"),
+            (delivery.BlockPart, "events"),
             (delivery.Delivery, "__init__"),
             (arrivals.ArrivedBlocks, "add"),
         ],
