@@ -1,7 +1,7 @@
 """What several tests need: the shared topologies, input files for them, and drivers that meet."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -10,10 +10,12 @@ from typing import Any
 from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
 from penstock.connectors.sink import BoundSink
+from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import StagedFile
 from penstock.storage import durable
 from penstock.storage.place import path_of
+from penstock.testing import TopologyDriver
 
 TOPOLOGIES = Path(__file__).parent / "topologies.py"
 Batches = Sequence[dict[str, Sequence[Any]]]
@@ -58,3 +60,15 @@ def deliver_at_once(sinks: Sequence[BoundSink], files: Sequence[list[StagedFile]
 
     with ThreadPoolExecutor(len(sinks)) as drivers:
         list(drivers.map(deliver, sinks, files))
+
+
+def outcome_of(app: App, source: str, element: str, batches: Iterable[list[Event]]) -> tuple[Any, ...]:
+    """What comes of micro-batches of events of a source, in memory: results, dead letters, and counts of an element."""
+    driver = TopologyDriver(app, partitions=2, dead_letters=True)
+    for batch in batches:
+        driver.batch({source: batch})
+        driver.advance(1)
+    driver.finish()
+    tally = driver.elements[element]
+    counts = (tally.late, tally.late_in_part, tally.events, tally.instances)
+    return sorted(map(repr, driver.output("Out"))), sorted(map(repr, driver.dead_letters)), counts

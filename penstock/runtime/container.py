@@ -1,10 +1,9 @@
 """A container: holds and runs the instances of one keyed element in one partition."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from functools import partial
 
 import numpy as np
 
@@ -13,10 +12,9 @@ from penstock.app.stepwise import Stepwise
 from penstock.app.stream import Emission
 from penstock.errors import LateEventError, StateError
 from penstock.runtime.awaiting import outcome, run, side_by_side
+from penstock.runtime.batch import Batch, ColumnBatch, Saved
 from penstock.runtime.delivery import Delivery
 from penstock.runtime.emitter import Emitter
-from penstock.runtime.hottest import Hottest
-from penstock.runtime.key import KeyReader, Places, first_rows
 from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS, Failure
 from penstock.runtime.lineage import LineageColumns
@@ -26,8 +24,6 @@ from penstock.runtime.pages import Pages, PageStore
 from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
 from penstock.runtime.timers import Timers
-from penstock.runtime.together.columns import taken
-from penstock.runtime.together.rows import ColumnRows, EventRows, Rows
 from penstock.runtime.together.windows import Together
 
 BYTES_PER_REPLAY = 1000
@@ -64,7 +60,7 @@ class Container:
         """By identity, the birth of the last event applied; in the order of the instances' first events."""
         self._calls_back = overrides(self.prototype, "on_batch")
         self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
-        self._batch = _Batch(self._key, Delivery(stage.wiring, []), set(), None)
+        self._batch = Batch(self._key, Delivery(stage.wiring, []), set())
         self._timers.fire_before_expiry(self._emitter)
         self._route()
 
@@ -74,9 +70,11 @@ class Container:
         self._stage.tally.come(self._place, lineage)
         late = self._latecomers.refuse_all(self._context.watermark, self._context.fired, lineage, delivery.row)
         self._emitter = self._new_emitter(lineage.judged())
-        reads = self._reads
-        places = reads.places(delivery.columns) if reads is not None and reads.are_in(delivery.columns) else None
-        self._batch = batch = _Batch(self._key, delivery, late, places)
+        if self._reads is not None and self._reads.are_in(delivery.columns):
+            batch: Batch = ColumnBatch(self._key, delivery, late, self._reads)
+        else:
+            batch = Batch(self._key, delivery, late)
+        self._batch = batch
         self._tally.hottest.merge(batch.hottest())
         self._instances.open_all(batch.on_time(), batch.key_of)
         if self.element.asynchronous:
@@ -88,7 +86,7 @@ class Container:
         self._tally.late_in_part += self._context.late_in_part
         self._context.late_in_part = 0
 
-    def _apply_all(self, batch: "_Batch") -> None:
+    def _apply_all(self, batch: Batch) -> None:
         """Apply the events of a delivery one by one, but for those that can be applied together."""
         number = len(batch.delivery)
         parts = [] if self._together is None or batch.late else self._together.parts(number)
@@ -99,7 +97,7 @@ class Container:
             if rows:
                 self._apply_each(batch, rows)
 
-    def _apply_each(self, batch: "_Batch", rows: Sequence[int]) -> None:
+    def _apply_each(self, batch: Batch, rows: Sequence[int]) -> None:
         """Apply the events of some rows one by one."""
         delivery = batch.delivery
         late, events, lineage = batch.late, delivery.events, delivery.lineage
@@ -134,26 +132,20 @@ class Container:
             if saved and identity in saved:
                 saved[identity].since.append(row)
 
-    def _apply_together(self, batch: "_Batch", part: slice) -> list[int]:
+    def _apply_together(self, batch: Batch, part: slice) -> list[int]:
         """Apply all events of a part that can be applied together; returns the rows that remain to be applied one by one."""
         assert self._together is not None
         self._work.identity = None  # user predicates now run over the events of many keys
         begun = time.perf_counter_ns()
         instances = [self._live[identity] for identity in batch.places.identities]
         times = batch.delivery.lineage.time[part]
-        applied = self._together.take(self._rows(batch, part), batch.places.at[part], instances, times)
+        events = batch.rows(part, self.element.body.time_of)
+        applied = self._together.take(events, batch.places.at[part], instances, times)
         self._tally.took_together(int(applied.sum()), begun)
         left: list[int] = (part.start + np.flatnonzero(~applied)).tolist()
         return left
 
-    def _rows(self, batch: "_Batch", part: slice) -> Rows:
-        """Return the events to be applied together."""
-        if self._reads is not None and batch.is_in_columns:
-            columns = {name: taken(column, part) for name, column in batch.delivery.columns.items()}
-            return ColumnRows(columns, len(batch.places.at[part]), self._reads.conditions)
-        return EventRows(batch.delivery.events[part], self.element.body.time_of)
-
-    def _await_all(self, batch: "_Batch") -> None:
+    def _await_all(self, batch: Batch) -> None:
         """Apply a delivery's events by an asynchronous hook: instances concurrently, the events of one instance in turn."""
         applied: dict[int, Sequence[Emission]] = {}
         chains = [partial(self._await_each, identity, rows, applied) for identity, rows in batch.chains()]
@@ -184,7 +176,7 @@ class Container:
                 else:
                     before, applied[row] = self._instances.encode(instance), emissions
         instance.state._context = self._context
-        batch.saved[identity] = _Saved(before, [])
+        batch.saved[identity] = Saved(before, [])
 
     def settle(self) -> None:
         """Finish the current delivery when another follows: make its changes of state final, write its dead letters, and
@@ -413,7 +405,7 @@ class Container:
         if saved is None or len(rows) * BYTES_PER_REPLAY >= len(saved.content):
             with suppress(StateError):
                 self._instances.check_storable(identity, instance)
-                batch.saved[identity] = _Saved(self._instances.encode(instance), [])
+                batch.saved[identity] = Saved(self._instances.encode(instance), [])
 
     def _replay(self, identity: bytes, rows: list[int]) -> bool:
         """Replay events on an instance; returns False at the first one that fails, which is then no longer among the rows."""
@@ -446,93 +438,3 @@ class Container:
             self._work.muted = False
         self._context.late_in_part = counted
         return emissions
-
-
-class _Saved(NamedTuple):
-    """Snapshot of an instance one of whose events has failed: its encoded state, and the rows applied since."""
-
-    content: bytes
-    since: list[int]
-
-
-class _Batch:
-    """The events of one delivery to a container, and which of them were not applied.
-
-    Args:
-        places: the instances of the events, where they were found in columns, so that the events need not be decoded.
-    """
-
-    def __init__(self, key: KeyReader, delivery: Delivery, late: set[int], places: Places | None) -> None:
-        self._key, self.delivery, self.late = key, delivery, late
-        self.is_in_columns = places is not None
-        if places is not None:
-            self.places = places
-        self.failed: dict[int, Failure | None] = dict.fromkeys(late)
-        """Why events were not applied, by row; None for late events, which have been dealt with already."""
-        self.saved: dict[bytes, _Saved] = {}
-        self.without_result: set[int] = set()
-        """Rows of events that were applied without the result that they made due."""
-
-    @cached_property
-    def identities(self) -> list[bytes]:
-        """The identity of each event's instance."""
-        if self.is_in_columns:
-            return [self.places.identities[place] for place in self.places.at.tolist()]
-        return self._key.identities(self.delivery.events)
-
-    @cached_property
-    def places(self) -> Places:
-        """The instances of the events."""
-        numbers = {identity: number for number, identity in enumerate(dict.fromkeys(self.identities))}
-        at = np.fromiter(map(numbers.__getitem__, self.identities), np.int64, len(self.identities))
-        return Places(list(numbers), first_rows(at, len(numbers)), at)
-
-    def hottest(self) -> Hottest:
-        """The keys with the most events."""
-        if not self.is_in_columns:
-            return Hottest.of(self.identities, self._key.decode)
-        return Hottest.counted(self.places.identities, np.bincount(self.places.at).tolist(), self._key.decode)
-
-    def on_time(self) -> Iterable[bytes]:
-        """The instances with an event that is not late."""
-        if self.is_in_columns and not self.late:
-            return self.places.identities
-        return self._first_rows
-
-    def key_of(self, identity: bytes) -> Any:
-        """The key of an instance."""
-        if self.is_in_columns:
-            return self._key.decode(identity)
-        return self._key.key_of(self.delivery.events[self._first_rows[identity]], identity)
-
-    @cached_property
-    def _first_rows(self) -> dict[bytes, int]:
-        """The first row of each instance that is not late, by identity."""
-        rows = range(len(self.identities) - 1, -1, -1)
-        return {self.identities[row]: row for row in rows if row not in self.late}
-
-    def last_rows(self) -> dict[bytes, int]:
-        """The last applied row of each instance, by identity; in the order of their first events."""
-        if not self.failed and self.is_in_columns:
-            last = np.empty(len(self.places.identities), np.int64)
-            last[self.places.at] = np.arange(len(self.delivery))  # the last assignment wins
-            return dict(zip(self.places.identities, last.tolist(), strict=True))
-        if not self.failed:
-            return dict(zip(self.identities, range(len(self.identities)), strict=True))
-        return {identity: row for row, identity in enumerate(self.identities) if row not in self.failed}
-
-    def rows_of(self, identity: bytes) -> list[int]:
-        """The rows of an instance; empty where only an earlier delivery touched it."""
-        return self._by_identity.get(identity, [])
-
-    def chains(self) -> list[tuple[bytes, list[int]]]:
-        """Each instance that has rows that are not late, with those rows; in the order of their first rows."""
-        on_time = {identity: [row for row in rows if row not in self.late] for identity, rows in self._by_identity.items()}
-        return [(identity, rows) for identity, rows in on_time.items() if rows]
-
-    @cached_property
-    def _by_identity(self) -> dict[bytes, list[int]]:
-        rows: dict[bytes, list[int]] = {}
-        for row, identity in enumerate(self.identities):
-            rows.setdefault(identity, []).append(row)
-        return rows

@@ -3,19 +3,23 @@
 import linecache
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import outcome_of
 
 from penstock import App, Event, Session, Sliding, Tumbling, reducers
 from penstock.runtime import arrivals, delivery, wire, wiring
+from penstock.runtime.batch import Batch, ColumnBatch
 from penstock.runtime.compiling.source import NotCompiledError
+from penstock.runtime.container import Container
+from penstock.runtime.kept import FEW_NUMBERS, surely_kept
 from penstock.runtime.key import KeyReader
 from penstock.runtime.together import windows
-from penstock.runtime.together.adding import OneByOne
 from penstock.runtime.together.columns import Coded, SentColumn, column, joined
 from penstock.runtime.together.explanation import executions
 from penstock.runtime.together.predicates import compile_predicate
@@ -133,19 +137,14 @@ def application(window: Any, of: type[Event], results: str) -> App:
 
 
 def outcome(app: App, batches: list[list[Any]]) -> Any:
-    driver = TopologyDriver(app, partitions=2, dead_letters=True)
-    for number, batch in enumerate(batches):
-        moment = T0 + timedelta(seconds=15 * number)
-        events = [
-            Reading(key, other, moment + timedelta(seconds=late / 10), moment + timedelta(seconds=own / 10), *values)
+    events = (
+        [
+            Reading(key, other, T0 + timedelta(seconds=at + late / 10), T0 + timedelta(seconds=at + own / 10), *values)
             for key, other, late, own, *values in batch
         ]
-        driver.batch({"Readings": events})
-        driver.advance(1)
-    driver.finish()
-    tally = driver.elements["E"]
-    counts = (tally.late, tally.late_in_part, tally.events, tally.instances)
-    return sorted(map(repr, driver.output("Out"))), sorted(map(repr, driver.dead_letters)), counts
+        for at, batch in zip(range(0, 15 * len(batches), 15), batches, strict=True)
+    )
+    return outcome_of(app, "Readings", "E", events)
 
 
 def no_columns(*_: Any) -> Any:
@@ -178,7 +177,7 @@ def test_events_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the comparison above compares two ways, and not one with itself."""
     batch = [("abc"[n % 3], n, n, n, n % 7, 0.5 + n, "xyz"[n % 3], n % 2 == 0) for n in range(60)]
     decoded: list[Any] = []
-    whole = delivery.BlockEvents.events.func  # type: ignore[attr-defined]
+    whole = delivery.BlockEvents.events.func
     monkeypatch.setattr(delivery.BlockEvents, "events", property(lambda self: decoded.append(self) or whole(self)))
     for window in WINDOWS:
         assert outcome(application(window, OfText, "both"), [batch, batch])[0]
@@ -297,6 +296,9 @@ def test_conditions_that_are_compiled(condition: str) -> None:
         ("wanted = lambda e: e.number < e.value", "more than comparisons"),
         ("wanted = lambda e: e.value in (1.0, 2.0)", "more than comparisons"),
         ("wanted = lambda e: 'x' in e.key", "more than comparisons"),
+        ("wanted = lambda e: e.number < 2.5", "compares number with 2.5"),
+        ("wanted = lambda e: e.number in (1, True)", "compares number with True"),
+        ("wanted = lambda e: e.value == 9007199254740993", "compares value with 9007199254740993"),
         ("wanted = lambda e, other=1: e.number < other", "takes more than the event"),
         ("def wanted(e):\n    print(e)\n    return e.flag", "does more than return"),
         ("wanted = __import__('operator').attrgetter('flag')", "no plain function"),
@@ -317,8 +319,27 @@ def test_a_variable_has_the_value_that_it_has_at_present() -> None:
     change(6)
     assert predicate.holds(columns).tolist() == [True, True, False]
     change([6])
-    with pytest.raises(OneByOne):
+    with pytest.raises(TypeError):
         predicate.holds(columns)
+
+
+def test_a_condition_that_columns_cannot_answer_is_asked_of_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And they are still taken at once: 2.5 is a variable here, and a number an integer."""
+    half, singly = 2.5, list[int]()
+    app = App("asked")
+    source, counts = app.source("Readings", Reading, event_time="at"), app.stream("Counts", Count)
+    wanted = lambda reading: reading.number < half  # noqa: E731 - as it would be given
+    app.aggregate(source, key="key", window=Tumbling("1 min"), into=counts, name="E", n=reducers.count().where(wanted))
+    app.sink("Out", counts)
+    [execution] = executions(app.topology())
+    assert execution.by == "many events at once, in columns"
+    with monkeypatch.context() as patch:
+        patch.setattr(Container, "_apply_each", lambda self, batch, rows: singly.extend(rows))
+        driver = TopologyDriver(app)
+        driver.batch({"Readings": [Reading("k", 1, T0, T0, n, 0.5, None, True) for n in range(40)]})
+    driver.finish()
+    assert not singly
+    assert [result.n for result in driver.output("Out")] == [3]
 
 
 def test_a_condition_that_raises_for_one_event_fails_that_one() -> None:
@@ -397,3 +418,43 @@ def test_instances_are_the_same_by_columns_and_by_events(fields: tuple[str, ...]
     assert [places.identities[at] for at in places.at.tolist()] == key.identities(events)
     assert places.identities == list(dict.fromkeys(key.identities(events)))
     assert [key.identities(events).index(identity) for identity in places.identities] == places.first.tolist()
+
+
+def test_a_batch_in_columns_says_what_one_of_events_says() -> None:
+    [element] = application(Tumbling("10 s", at="own"), OfBoth, "final").topology().elements
+    events = [Reading("abc"[n % 3], n % 4, T0, T0 + timedelta(seconds=n), n, n / 2, None, True) for n in range(30)]
+    key = KeyReader(("key", "other"), Reading, 7)
+    reads = Reads(element, key)
+    delivered: Any = type("Delivered", (SimpleNamespace,), {"__len__": lambda self: len(self.events)})
+    given = delivered(events=events, columns=reads.columns(events))
+    for late in (set[int](), {0, 4, 12, 16, 28}):
+        one, other = Batch(key, given, late), ColumnBatch(key, given, late, reads)
+        assert other.identities == one.identities
+        assert list(map(list, other.places)) == list(map(list, one.places))
+        assert other.hottest() == one.hottest()
+        assert set(other.on_time()) == set(one.on_time())
+        assert list(map(other.key_of, one.on_time())) == list(map(one.key_of, one.on_time()))
+        assert list(other.last_rows().items()) == list(one.last_rows().items())
+    part = slice(7, 19)
+    time_of = element.body.time_of
+    assert other.rows(part, time_of).times().tolist() == one.rows(part, time_of).times().tolist()
+    assert [*other.rows(part, time_of).values("number")] == [*one.rows(part, time_of).values("number")]
+
+
+def test_large_sets_are_encoded_before_they_are_kept() -> None:
+    """So that one that is too large is refused; the members of small ones need not be looked at."""
+    [element] = sets_of_numbers().topology().elements
+    kept, part = surely_kept(element.body), element.body.body()
+    state = SimpleNamespace(open={0: SimpleNamespace(state=part)})
+    [(name, _)] = element.body.body.states
+    setattr(part, name, set(range(1000)))
+    assert kept(state)
+    setattr(part, name, set(range(FEW_NUMBERS)))
+    assert not kept(state)
+
+
+def sets_of_numbers() -> App:
+    app = App("sets")
+    source, counts = app.source("Readings", Reading, event_time="at"), app.stream("Counts", Count)
+    app.aggregate(source, key="key", window=Tumbling("1 min"), into=counts, n=reducers.distinct("number"))
+    return app

@@ -13,6 +13,7 @@ from penstock import App, Event, ProcessingElement
 from penstock.runtime import arrivals, wire
 from penstock.runtime.arrivals import ArrivedBlocks
 from penstock.runtime.lineage import LineageColumns
+from penstock.runtime.together.columns import column
 from penstock.runtime.wire import Outbox
 from penstock.runtime.wiring import Wiring
 from penstock.testing import TopologyDriver
@@ -88,12 +89,14 @@ def test_events_come_in_the_order_of_their_places(senders, chosen):
             major, minor = np.array(of_sender, np.int64).T
             lineage = LineageColumns.read(np.arange(len(major)), major, minor * 10 + sender)
             events = [Reading(f"{sender}", [number]) for number in range(len(major))]
+            beside = {"key": column("str", [event.key for event in events]), "value": column("int", [*range(len(events))])}
             outbox = Outbox()
             pack = outbox.pack(
                 0,
                 np.zeros(len(major), np.int64),
                 lineage,
                 lambda rows, events=events: msgspec.msgpack.encode([events[row] for row in rows]),
+                beside,
             )
             for block in pack:
                 arrived.add(block.content)
@@ -104,6 +107,10 @@ def test_events_come_in_the_order_of_their_places(senders, chosen):
         again = [delivery.again(row) for delivery in deliveries for row in range(len(delivery))]
     wanted = [event for *_, event in sorted(expected, key=lambda one: one[:3])]
     assert found == again == wanted
+    columns = [delivery.columns for delivery in deliveries if len(delivery)]
+    keys, values = ([each[name] for each in columns] for name in ("key", "value"))
+    assert [key for each in keys for key in each.listed()] == [event.key for event in wanted]
+    assert [[value] for each in values for value in each.tolist()] == [event.values for event in wanted]
     assert all(delivery.lineage.major.tolist() == sorted(delivery.lineage.major) for delivery in deliveries)
     assert len(deliveries) >= 1
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import outcome_of
 
 from penstock import App, Event, Session, Sliding, Tumbling, reducers
 from penstock.runtime.together import windows
@@ -117,16 +118,12 @@ def application(window: Any, results: str, late: str) -> App:
 
 def outcome(app: App, batches: list[list[Any]], few: int, at_once: pytest.MonkeyPatch) -> Any:
     at_once.setattr(windows, "FEW", few)
-    driver = TopologyDriver(app, partitions=2, dead_letters=True)
-    for number, batch in enumerate(batches):
-        moment = T0 + timedelta(seconds=15 * number)
-        events = [Reading(key, moment + timedelta(seconds=late / 10), *values) for key, late, *values in batch]
-        driver.batch({"Readings": events})
-        driver.advance(1)
-    driver.finish()
-    tally = driver.elements["E"]
-    counts = (tally.late, tally.late_in_part, tally.events, tally.instances)
-    return sorted(map(repr, driver.output("Out"))), sorted(map(repr, driver.dead_letters)), counts
+    moments = [T0 + timedelta(seconds=15 * number) for number in range(len(batches))]
+    events = (
+        [Reading(key, moment + timedelta(seconds=late / 10), *values) for key, late, *values in batch]
+        for moment, batch in zip(moments, batches, strict=True)
+    )
+    return outcome_of(app, "Readings", "E", events)
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from penstock.app.reducers import Both
 from penstock.runtime.compiling.source import NotCompiledError, returned
-from penstock.runtime.together.adding import OneByOne
 from penstock.runtime.together.columns import Coded, Column, Columns, Kind
 
 Bools = NDArray[np.bool_]
@@ -35,7 +34,7 @@ EXACT = 1 << 53
 
 
 class Predicate(NamedTuple):
-    """A condition on columns, and the names of the fields that it reads."""
+    """A condition on columns, and the names of the fields that it reads. It raises where it must be called for each event."""
 
     holds: Condition
     fields: frozenset[str]
@@ -89,9 +88,9 @@ class _Compiling:
 
     def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Condition:
         one, other = self._field(left), self._field(right)
-        if one is None and other is not None:
-            turned = TURNED.get(type(op), type(op))
-            return self._comparison(right, turned(), left) if turned in COMPARED else _refused()
+        turned = TURNED.get(type(op), type(op))
+        if one is None and other is not None and turned in COMPARED:
+            return self._comparison(right, turned(), left)
         if one is None:
             raise _beyond()
         if other is not None:
@@ -103,7 +102,7 @@ class _Compiling:
             case ((ast.In() | ast.NotIn()), (ast.Tuple(parts) | ast.List(parts) | ast.Set(parts))) if parts:
                 if self._kinds[one] == "float":
                     raise _beyond()
-                equal = [self._with(one, operator.eq, self._value(part)) for part in parts]
+                equal = [self._with(one, operator.eq, part) for part in parts]
                 wanted = isinstance(op, ast.In)
                 return lambda columns: np.logical_or.reduce([holds(columns) for holds in equal]) == wanted
             case ((ast.Is() | ast.IsNot()), ast.Constant(None)):
@@ -111,21 +110,21 @@ class _Compiling:
                 return lambda columns: _is_none(columns[one]) == expected
         if type(op) not in COMPARED:
             raise _beyond()
-        return self._with(one, COMPARED[type(op)], self._value(right))
+        return self._with(one, COMPARED[type(op)], right)
 
-    def _with(self, field: str, compare: Callable[[Any, Any], Any], value: Value) -> Condition:
-        """Compare a field with a value."""
-        kind = self._kinds[field]
+    def _with(self, field: str, compare: Callable[[Any, Any], Any], node: ast.expr) -> Condition:
+        """Compare a field with a constant or a variable."""
+        kind, value = self._kinds[field], self._value(node)
+        if not isinstance(node, ast.Name) and not _compares(kind, value()):
+            raise _beyond(f"a condition compares {field} with {value()!r}, which an array does otherwise")
 
         def compared(columns: Columns) -> Bools:
             known, column = value(), columns[field]
             if isinstance(column, Coded):
                 return _of_each(lambda each: compare(each, known), column)
-            if type(known) is int and (kind == "int" or abs(known) <= EXACT) and -(1 << 63) <= known < 1 << 63:
-                return _bools(compare(column, known))
-            if type(known) is float and kind == "float":
-                return _bools(compare(column, known))
-            raise OneByOne  # Python compares integers with floats exactly
+            if not _compares(kind, known):
+                raise TypeError(f"an array compares {known!r} otherwise")
+            return _bools(compare(column, known))
 
         return compared
 
@@ -150,7 +149,11 @@ class _Compiling:
         raise _beyond()
 
     def _variable(self, name: str) -> Any:
-        """Look a variable up, as a call of the function would; only plain values compare as columns do."""
+        """Look a variable up, as a call of the function would.
+
+        Raises:
+            TypeError: it is no plain value, and may compare in a way of its own.
+        """
         function = self._function
         if name in function.__code__.co_freevars:
             cells = function.__closure__ or ()
@@ -158,8 +161,15 @@ class _Compiling:
         else:
             value = function.__globals__[name] if name in function.__globals__ else vars(builtins)[name]
         if type(value) not in (int, float, str, bool, type(None)):
-            raise OneByOne
+            raise TypeError(f"{name} is a {type(value).__name__}")
         return value
+
+
+def _compares(kind: Kind, value: Any) -> bool:
+    """Whether an array of a kind compares with a value as Python's numbers do, which compare integers with floats exactly."""
+    if kind == "float":
+        return type(value) is float or (type(value) is int and abs(value) <= EXACT)
+    return kind != "int" or (type(value) is int and -(1 << 63) <= value < 1 << 63)
 
 
 def _of_each(holds: Callable[[Any], Any], column: Coded) -> Bools:
@@ -181,7 +191,3 @@ def _bools(values: Any) -> Bools:
 
 def _beyond(why: str = "a condition is more than comparisons of fields with constants") -> NotCompiledError:
     return NotCompiledError(why)
-
-
-def _refused() -> Condition:
-    raise _beyond()
