@@ -1,6 +1,7 @@
 """msgspec's encoders, decoders and conversions, with hooks for registered kinds, whose types msgspec does not know."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -27,6 +28,11 @@ def msgpack_encoder() -> msgspec.msgpack.Encoder:
 def msgpack_decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
     """Return a decoder of MessagePack to a type."""
     return msgspec.msgpack.Decoder(kind, dec_hook=decoded)
+
+
+def array_of(encoded: Collection[bytes]) -> bytes:
+    """Return the MessagePack of a list, given that of each of its members."""
+    return b"".join((b"\xdd", len(encoded).to_bytes(4, "big"), *encoded))
 
 
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:

@@ -26,6 +26,8 @@ from penstock.runtime.stage import Stage
 from penstock.runtime.timers import Timers
 from penstock.runtime.together.windows import Together
 
+ENDED_AT_ONCE = 1000
+"""Of so many instances the end of a micro-batch holds what ``on_batch`` emits, until it knows that all can be stored."""
 BYTES_PER_REPLAY = 1000
 """Encoding this many bytes of state takes about as long as replaying one event."""
 
@@ -182,16 +184,16 @@ class Container:
         """Finish the current delivery when another follows: make its changes of state final, write its dead letters, and
         route its emissions.
         """
-        for identity in self._note_touched():
+        touched = self._note_touched()
+        for identity in touched:
             self._live[identity].touched = self._context.now
-            content = None
-            try:
-                content = self._instances.check_storable(identity, self._live[identity])
-            except StateError:
+        contents, refused = self._instances.check_all(touched)
+        for identity in touched:
+            if identity in refused:
                 self._redo(identity, self._batch.rows_of(identity))
                 if self._is_untouched(identity):
                     continue
-            self._instances.settled[identity] = content or self._instances.encode(self._live[identity])
+            self._instances.settled[identity] = contents.get(identity) or self._instances.encode(self._live[identity])
         self._write_failed()
         self._route()
 
@@ -232,12 +234,9 @@ class Container:
         letters.
         """
         self._note_touched()
-        for identity, born in list(self._touched.items()):
-            self._work.identity = identity
-            try:
-                self._end_batch(identity, born)
-            except FAULTS as error:
-                self._recover(identity, born, error)
+        touched = list(self._touched.items())
+        for first in range(0, len(touched), ENDED_AT_ONCE):
+            self._end_all(touched[first : first + ENDED_AT_ONCE])
         for identity in self._instances.made - self._touched.keys():  # made for events of which none could be applied
             self._instances.forget(identity)
         self._write_failed()
@@ -253,31 +252,56 @@ class Container:
         for batch in self._emitter.batches():
             self._stage.route(batch)
 
-    def _end_batch(self, identity: bytes, born: int) -> None:
-        """Call ``on_batch`` on an instance and check its state.
+    def _end_all(self, touched: Sequence[tuple[bytes, int]]) -> None:
+        """Call ``on_batch`` on instances and check their states, then add what they emit, or undo what has failed.
+
+        Args:
+            touched: the identity of each, and the birth of the last event applied to it.
+        """
+        emitted, faults = dict[bytes, Sequence[Emission]](), dict[bytes, BaseException]()
+        for identity, _ in touched:
+            try:
+                emitted[identity] = self._call_back(identity)
+            except FAULTS as error:
+                faults[identity] = error
+        self._work.identity = None  # states of many keys are now read back
+        faults.update(self._instances.check_all(emitted)[1])
+        for identity, born in touched:
+            if identity in faults:
+                self._recover(identity, born, faults[identity])
+            elif emitted[identity]:
+                self._add_ended(identity, emitted[identity], born)
+
+    def _add_ended(self, identity: bytes, emissions: Sequence[Emission], born: int) -> None:
+        """Add what ``on_batch`` of an instance has emitted."""
+        self._emitter.add_uncaused(emissions, born)
+
+    def _call_back(self, identity: bytes) -> Sequence[Emission]:
+        """Call ``on_batch`` on an instance, if it has one; returns what it emits.
 
         Raises:
-            Exception: whatever the hook raises, or StateError where the resulting state cannot be stored.
+            Exception: whatever the hook raises.
         """
         instance = self._live[identity]
         instance.touched = self._context.now
-        emissions: Sequence[Emission] = ()
-        if self._calls_back:
-            self._context.due = instance.due
-            emissions = self._emitter.collect(instance.state.on_batch())
-            instance.due = self._context.due
-        self._instances.check_storable(identity, instance)
-        if emissions:
-            self._emitter.add_uncaused(emissions, born)
+        if not self._calls_back:
+            return ()
+        self._context.due, self._work.identity = instance.due, identity
+        emissions = self._emitter.collect(instance.state.on_batch())
+        instance.due = self._context.due
+        return emissions
 
     def _recover(self, identity: bytes, born: int, error: BaseException) -> None:
-        """Undo a failed `_end_batch`. If one event spoilt the state, drop that event and end the batch again."""
+        """Undo a failed end of the micro-batch. If one event spoilt the state, drop that event and end the batch again."""
+        self._work.identity = identity
         if self._redo(identity, self._batch.rows_of(identity)):
             if self._is_untouched(identity):
                 return
             self._work.muted = True  # the first call has already printed
             try:
-                self._end_batch(identity, born)
+                emissions = self._call_back(identity)
+                self._instances.check_storable(identity, self._live[identity])
+                self._add_ended(identity, emissions, born)
                 return
             except FAULTS as another:
                 error = another

@@ -1,6 +1,6 @@
 """The instances of one keyed element in one partition, as a micro-batch sees them."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,7 @@ from penstock.app.element import Element, InstanceContext, ProcessingElement
 from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise
 from penstock.errors import StateError
-from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
+from penstock.kinds.coding import array_of, msgpack_decoder, msgpack_encoder
 from penstock.kinds.defaults import maker
 from penstock.runtime.earlier import EarlierReader
 from penstock.runtime.instance import Instance, decode_shallow
@@ -19,6 +19,9 @@ from penstock.runtime.kept import inexact, is_reduced, is_same, reads_back, sure
 from penstock.runtime.letters import FAULTS, described
 from penstock.runtime.pages import Page, Pages
 from penstock.runtime.wiring import Wiring
+
+READ_BACK_AT_ONCE = 1 << 20
+"""So many bytes of encoded states are read back together, to see whether they come back as they are."""
 
 
 class LiveInstances:
@@ -37,6 +40,7 @@ class LiveInstances:
         self.key, self._context, self._clock = wiring.keys[element.name], context, clock
         self.pages = pages
         self.decode: Callable[[Any], Instance[Any]] = msgpack_decoder(Instance[prototype]).decode  # type: ignore[valid-type]
+        self._decode_all: Callable[[Any], list[Instance[Any]]] = msgpack_decoder(list[Instance[prototype]]).decode  # type: ignore[valid-type]
         self.encode = msgpack_encoder().encode
         forms = wiring.earlier.get(element.name, ())
         self._form = len(forms)
@@ -157,8 +161,55 @@ class LiveInstances:
             )
         return content
 
+    def check_all(self, identities: Iterable[bytes]) -> tuple[dict[bytes, bytes], dict[bytes, StateError]]:
+        """Check live instances as `check_storable` checks one, at a third of the cost: they are read back together.
+
+        Returns what it returns for those that had to be encoded, and what it raises for those that cannot be stored.
+        """
+        contents, refused = dict[bytes, bytes](), dict[bytes, StateError]()
+        for part in self._encoded_in_parts(identities):
+            if self._come_back(part):
+                contents.update(part)
+                continue
+            for identity in part:
+                try:
+                    contents[identity] = self.check_storable(identity, self.live[identity]) or b""
+                except StateError as error:
+                    refused[identity] = error
+        return contents, refused
+
+    def _encoded_in_parts(self, identities: Iterable[bytes]) -> Iterator[dict[bytes, bytes]]:
+        """Encode the instances that might not be storable, a part of bounded size at a time. What cannot be is empty."""
+        part, size = dict[bytes, bytes](), 0
+        for identity in identities:
+            instance = self.live[identity]
+            if self._surely_kept(instance.state):
+                continue
+            try:
+                part[identity] = self.encode(instance)
+            except FAULTS:
+                part[identity] = b""
+            size += len(part[identity])
+            if size >= READ_BACK_AT_ONCE:
+                yield part
+                part, size = {}, 0
+        if part:
+            yield part
+
+    def _come_back(self, part: Mapping[bytes, bytes]) -> bool:
+        """Whether all instances of a part can be stored; where it is False, some may be."""
+        if not all(0 < len(content) <= LARGEST_STATE for content in part.values()):
+            return False
+        if self._reads_back:
+            return True
+        try:
+            read = self._decode_all(array_of(part.values()))
+        except FAULTS:
+            return False
+        return not self._other([entry.state for entry in read], [self.live[identity].state for identity in part])
+
     def _other(self, read: Any, written: Any) -> str:
-        """What of a state would not come back as it is; empty where all does. The states of built-in reducers do."""
+        """What of states would not come back as it is; empty where all does. The states of built-in reducers do."""
         if not is_same(read, written):
             other = ""
             with suppress(Exception):  # the two may differ in any way

@@ -1,7 +1,7 @@
 """A driver that observes a run: the events of every stream, calls of hooks, and which events share instances."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from types import CodeType, FrameType
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.app.application import App
 from penstock.app.element import Element
+from penstock.app.stream import Emission
 from penstock.app.topology import Topology
 from penstock.kinds.coding import json_encoder
 from penstock.runtime.codec import Codec
@@ -48,17 +49,13 @@ class ObservedStage(Stage):
 
 
 class _Container(Container):
-    def _end_batch(self, identity: bytes, born: int) -> None:
-        emitted = self._emitter.emitted
-        before = {stream: len(events) for stream, events in emitted.items()}
-        super()._end_batch(identity, born)
+    def _add_ended(self, identity: bytes, emissions: Sequence[Emission], born: int) -> None:
+        super()._add_ended(identity, emissions, born)
         if not says_moments(self.element):
             return
         assert isinstance(self._stage, ObservedStage)
-        for stream, events in emitted.items():
-            for event in events[before[stream] :]:
-                moment = Moment(stream.name, f"{self.element.name}|{identity.hex()}", normal(_encode(event)))
-                self._stage.moments.append(moment)
+        instance = f"{self.element.name}|{identity.hex()}"
+        self._stage.moments += [Moment(said.stream.name, instance, normal(_encode(said.event))) for said in emissions]
 
 
 class ObservedHop(Hop):
