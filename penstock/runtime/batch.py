@@ -10,12 +10,15 @@ from penstock.runtime.delivery import Delivery
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.key import KeyReader, Places, first_rows
 from penstock.runtime.letters import Failure
+from penstock.runtime.lineage import Ints
 from penstock.runtime.together.reading import Reads
 from penstock.runtime.together.rows import ColumnRows, EventRows, Rows
 
 
 class Saved(NamedTuple):
-    """Snapshot of an instance one of whose events has failed: its encoded state, and the rows applied since."""
+    """Snapshot of an instance one of whose events has failed: its encoded state, and the rows applied since, also those that
+    were applied together.
+    """
 
     content: bytes
     since: list[int]
@@ -51,6 +54,14 @@ class Batch:
             time_of: reads the time by which windows go.
         """
         return EventRows(self.delivery.events[part], time_of)
+
+    def note_applied(self, rows: Ints) -> None:
+        """Note events that were applied together, for snapshots of their instances."""
+        if self.saved:
+            for row in rows.tolist():
+                saved = self.saved.get(self.identities[row])
+                if saved is not None:
+                    saved.since.append(row)
 
     def hottest(self) -> Hottest:
         """The keys with the most events."""

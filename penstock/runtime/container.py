@@ -144,6 +144,7 @@ class Container:
         events = batch.rows(part, self.element.body.time_of)
         applied = self._together.take(events, batch.places.at[part], instances, times)
         self._tally.took_together(int(applied.sum()), begun)
+        batch.note_applied(part.start + np.flatnonzero(applied))
         left: list[int] = (part.start + np.flatnonzero(~applied)).tolist()
         return left
 

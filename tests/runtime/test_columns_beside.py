@@ -1,6 +1,7 @@
 """What an element reads of its events is sent beside them in columns; it comes to what the events themselves would."""
 
 import linecache
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from types import SimpleNamespace
@@ -98,6 +99,7 @@ STATISTICS = {
     "all": reducers.collect("number"),
     "least_text": reducers.min("text"),
 }
+RAISES = {**STATISTICS, "few": reducers.count().where(lambda reading: reading.text < "y")}  # for which None is no text
 KEYS = {OfText: "key", OfNumber: "other", OfBoth: ("key", "other"), OfFloat: "value"}
 WINDOWS = [
     Tumbling("10 s"),
@@ -127,11 +129,11 @@ def readings(strange: bool) -> st.SearchStrategy[Any]:
     return st.lists(st.lists(reading, max_size=50), min_size=1, max_size=4)
 
 
-def application(window: Any, of: type[Event], results: str) -> App:
+def application(window: Any, of: type[Event], results: str, statistics: Mapping[str, Any] = STATISTICS) -> App:
     app = App("statistics")
     source = app.source("Readings", Reading, event_time="at", lateness=8)
     known = app.stream("Known", of)
-    app.aggregate(source, key=KEYS[of], window=window, into=known, name="E", results=results, **STATISTICS)
+    app.aggregate(source, key=KEYS[of], window=window, into=known, name="E", results=results, **statistics)
     app.sink("Out", known)
     return app
 
@@ -157,7 +159,8 @@ def no_columns(*_: Any) -> Any:
 @given(data=st.data())
 def test_columns_are_events(window: Any, of: type[Event], data: st.DataObject) -> None:
     batches = data.draw(readings(data.draw(st.booleans())))
-    app = application(window, of, data.draw(st.sampled_from(["final", "updates", "both"])))
+    results = data.draw(st.sampled_from(["final", "updates", "both"]))
+    app = application(window, of, results, data.draw(st.sampled_from([STATISTICS, RAISES])))
     limits = arrivals.Limits(data.draw(st.sampled_from([1, 10, 500])), 0, 500)
     with pytest.MonkeyPatch.context() as patch:
         # A sum may be beyond 64 bits after one delivery, and not after the next one: the same ones in all three.

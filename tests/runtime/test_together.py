@@ -126,6 +126,17 @@ def outcome(app: App, batches: list[list[Any]], few: int, at_once: pytest.Monkey
     return outcome_of(app, "Readings", "E", events)
 
 
+def test_events_taken_between_two_that_fail_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second failure restores the state from a snapshot that the first one has left."""
+    monkeypatch.setattr(windows, "MOST", 100)
+    app = application(Tumbling("1 d"), "final", "dead-letter")
+    unlucky = {3, 330}
+    rows = [("a", 0, 13 if row in unlucky else 2, 0.5, "x", 1) for row in range(400)]
+    results, letters, _ = outcome(app, [rows], 32, monkeypatch)
+    assert "n=398, few=398" in results[0]
+    assert len(letters) == 2
+
+
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @settings(max_examples=25)
 @given(data=st.data())
@@ -135,6 +146,7 @@ def test_at_once_is_one_by_one(window: Any, data: st.DataObject) -> None:
     results = data.draw(st.sampled_from(["final", "updates", "both"]))
     app = application(window, results, data.draw(st.sampled_from(["dead-letter", "drop"])))
     with pytest.MonkeyPatch.context() as at_once:
+        at_once.setattr(windows, "MOST", data.draw(st.sampled_from([windows.MOST, 100, 10])))  # so that there are several parts
         one_by_one = outcome(app, batches, 10**9, at_once)
         assert outcome(app, batches, 0, at_once) == one_by_one
 
