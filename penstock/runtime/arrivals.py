@@ -39,7 +39,7 @@ class Limits(NamedTuple):
 
 
 DECODED = Limits(20_000, 16 << 20, 120_000)
-IN_COLUMNS = Limits(60_000, 32 << 20, 200_000)
+IN_COLUMNS = Limits(20_000, 32 << 20, 200_000)
 """Of events that are taken in columns, and only decoded where they fail or come late."""
 
 _decode = msgspec.msgpack.Decoder(Block).decode
@@ -89,12 +89,14 @@ class ArrivedBlocks:
     def deliveries(self, element: Element) -> Iterator[Delivery]:
         """Yield an element's events in the order of the sources, in one or more deliveries; an empty one if there are none."""
         waiting: deque[_Kept] = self._waiting(element)
-        limits = DECODED if self._wiring.reads(element) is None else IN_COLUMNS
+        reads = self._wiring.reads(element) is not None
         opened: list[BlockPart] = []
         events, size = 0, 0.0
         # Events before the next waiting block's least position can be delivered: no waiting block holds an earlier one.
         while True:
-            while waiting and (not _is_enough(events, size, limits) or not _any_before(opened, waiting[0].least)):
+            while waiting and (
+                not _is_enough(events, size, reads and _have_columns(opened)) or not _any_before(opened, waiting[0].least)
+            ):
                 part = BlockPart.of(self._read(waiting.popleft()), self._wiring)
                 events, size = events + len(part), size + part.bytes
                 opened.append(part)
@@ -140,7 +142,12 @@ def _before(lineage: LineageColumns, moment: Moment) -> NDArray[np.bool_]:
     return before
 
 
-def _is_enough(events: int, size: float, limits: Limits) -> bool:
+def _have_columns(parts: list[BlockPart]) -> bool:
+    return all(part.block.has_columns for part in parts)
+
+
+def _is_enough(events: int, size: float, in_columns: bool) -> bool:
+    limits = IN_COLUMNS if in_columns else DECODED
     return events >= limits.least and (size >= limits.bytes or events >= limits.most)
 
 

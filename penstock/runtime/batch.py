@@ -1,6 +1,6 @@
 """The events of one delivery to a container, and which of them were not applied."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -54,6 +54,10 @@ class Batch:
             time_of: reads the time by which windows go.
         """
         return EventRows(self.delivery.events[part], time_of)
+
+    def events_of(self, rows: Sequence[int]) -> Sequence[Any] | Mapping[int, Any]:
+        """Return what has the events of some rows."""
+        return self.delivery.events
 
     def note_applied(self, rows: Ints) -> None:
         """Note events that were applied together, for snapshots of their instances."""
@@ -123,6 +127,9 @@ class ColumnBatch(Batch):
         delivery = self.delivery
         rows = np.arange(len(delivery))[part]
         return ColumnRows(delivery.columns, rows, self._reads.conditions, lambda row: delivery.events[row])
+
+    def events_of(self, rows: Sequence[int]) -> Sequence[Any] | Mapping[int, Any]:
+        return self.delivery.some(rows)
 
     def hottest(self) -> Hottest:
         return Hottest.counted(self.places.identities, np.bincount(self.places.at).tolist(), self._key.decode)

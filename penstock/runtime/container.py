@@ -24,7 +24,7 @@ from penstock.runtime.pages import Pages, PageStore
 from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
 from penstock.runtime.timers import Timers
-from penstock.runtime.together.windows import Together
+from penstock.runtime.together.windows import FEW, Together
 
 ENDED_AT_ONCE = 1000
 """Of so many instances the end of a micro-batch holds what ``on_batch`` emits, until it knows that all can be stored."""
@@ -72,7 +72,7 @@ class Container:
         self._stage.tally.come(self._place, lineage)
         late = self._latecomers.refuse_all(self._context.watermark, self._context.fired, lineage, delivery.row)
         self._emitter = self._new_emitter(lineage.judged())
-        if self._reads is not None and self._reads.are_in(delivery.columns):
+        if self._reads is not None and len(delivery) >= FEW and self._reads.are_in(delivery.columns):
             batch: Batch = ColumnBatch(self._key, delivery, late, self._reads)
         else:
             batch = Batch(self._key, delivery, late)
@@ -91,7 +91,7 @@ class Container:
     def _apply_all(self, batch: Batch) -> None:
         """Apply the events of a delivery one by one, but for those that can be applied together."""
         number = len(batch.delivery)
-        parts = [] if self._together is None or batch.late else self._together.parts(number)
+        parts = [] if self._together is None else self._together.parts(number)
         if not parts:
             self._apply_each(batch, range(number))
         for part in parts:
@@ -102,7 +102,7 @@ class Container:
     def _apply_each(self, batch: Batch, rows: Sequence[int]) -> None:
         """Apply the events of some rows one by one."""
         delivery = batch.delivery
-        late, events, lineage = batch.late, delivery.events, delivery.lineage
+        late, events, lineage = batch.late, batch.events_of(rows), delivery.lineage
         live, context, identities = self._live, self._context, batch.identities
         collect, add, timers, saved = self._emitter.collect, self._emitter.add, self._has_timers, batch.saved
         work = self._work

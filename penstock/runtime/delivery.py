@@ -1,8 +1,10 @@
 """Deliveries: a micro-batch's events, or some of them, for one keyed element in one partition, in order."""
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.app.stream import Stream
+from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import Ints, LineageColumns, in_order, joined
 from penstock.runtime.together.columns import Columns, taken
 from penstock.runtime.together.columns import joined as joined_columns
@@ -26,6 +29,7 @@ class BlockEvents:
         self._block = block
         _, self.stream = wiring.deliveries[block.target]
         self._decode = wiring.codec(self.stream.event_type).decode_block
+        self.has_columns = bool(block.columns)
 
     @cached_property
     def events(self) -> list[Any]:
@@ -55,13 +59,14 @@ class BlockPart:
     rows: Ints | None
     """The positions of the events in the block; None for the whole block."""
     each: float
-    """The bytes of an event of the block and of its lineage, in the mean."""
+    """The bytes of an event of the block, of its lineage and of what came beside it, in the mean."""
 
     @classmethod
     def of(cls, block: Block, wiring: Wiring) -> "BlockPart":
         """Return the whole block."""
         lineage = block.lineage_columns
-        each = (len(block.events) + len(block.lineage)) / max(1, len(lineage.born))
+        size = len(block.events) + len(block.lineage) + sum(column.bytes for column in block.columns.values())
+        each = size / max(1, len(lineage.born))
         return cls(BlockEvents(block, wiring), lineage, block.numbers, None, each)
 
     def __len__(self) -> int:
@@ -74,7 +79,7 @@ class BlockPart:
 
     @property
     def bytes(self) -> float:
-        """About how many bytes the events have, encoded, with their lineages."""
+        """About how many bytes the events have, encoded, with their lineages and columns."""
         return self.each * len(self)
 
     def events(self) -> list[Any]:
@@ -96,9 +101,9 @@ class BlockPart:
         rows = np.flatnonzero(mask) if self.rows is None else self.rows[mask]
         return replace(self, lineage=self.lineage.take(mask), numbers=self.numbers[mask], rows=rows)
 
-    def raws(self) -> list[msgspec.Raw]:
-        """Return the events still encoded, as they were sent."""
-        return self._selected(self.block.raws)
+    def raw(self, row: int) -> msgspec.Raw:
+        """Return an event still encoded, as it was sent."""
+        return self.block.raws[row if self.rows is None else int(self.rows[row])]
 
     def _selected(self, of_block: list[Any]) -> list[Any]:
         return of_block if self.rows is None else [of_block[row] for row in self.rows.tolist()]
@@ -138,7 +143,11 @@ class Delivery:
 
     def row(self, row: int) -> tuple[Stream[Any], Any]:
         """Return the stream of an event, and the event."""
-        return self.streams[row], self.events[row]
+        return self.streams[row], self._event(row)
+
+    def some(self, rows: Sequence[int]) -> Sequence[Any] | Mapping[int, Any]:
+        """Return what has the events of some rows. Where these are few, the other events are not decoded."""
+        return self.events if 4 * len(rows) > len(self) else {row: self._event(row) for row in rows}
 
     def singly(self) -> "Iterator[Delivery]":
         """Yield each event as a delivery of its own."""
@@ -148,12 +157,24 @@ class Delivery:
 
     def again(self, row: int) -> Any:
         """Return an event as it arrived, also if a hook has changed the lists and dicts in the delivered one."""
-        codec = self._wiring.codec(self.streams[row].event_type)
-        return self.events[row] if codec.flat else codec.decode_msgpack(self._encoded[row])
+        return self._event(row) if self._codec(row).flat else self._decoded(row)
+
+    def _event(self, row: int) -> Any:
+        return self.events[row] if "events" in vars(self) else self._decoded(row)
+
+    def _decoded(self, row: int) -> Any:
+        """Decode one event, as it arrived."""
+        place = row if self._order is None else int(self._order[row])
+        number = bisect_right(self._ends, place)
+        return self._codec(row).decode_msgpack(self._parts[number].raw(place - self._ends[number] + len(self._parts[number])))
+
+    def _codec(self, row: int) -> Codec:
+        return self._wiring.codec(self.streams[row].event_type)
 
     @cached_property
-    def _encoded(self) -> list[msgspec.Raw]:
-        return self._in_order([raw for part in self._parts for raw in part.raws()])
+    def _ends(self) -> list[int]:
+        """The number of events in each part and those before it."""
+        return [*accumulate(map(len, self._parts))]
 
     def _in_order(self, things: list[Any]) -> list[Any]:
         return things if self._order is None else [things[row] for row in self._order.tolist()]

@@ -6,7 +6,8 @@ end in sinks, in dead letters, or in the outbox to a later hop.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -72,13 +73,19 @@ class Stage:
         return self.outbox.take()
 
     def encoded(
-        self, element: str, place: str, batch: EventBatch, encode: Callable[[EventBatch], Encoded]
+        self,
+        element: str,
+        place: str,
+        batch: EventBatch,
+        encode: Callable[[EventBatch], Encoded],
+        alone: Callable[[EventBatch], Any] | None = None,
     ) -> tuple[Encoded, EventBatch]:
         """Encode a batch, and return it with the events that are in it; those that cannot be encoded become dead letters.
 
         Args:
             element: the name of the consumer, for dead letters.
             place: where the events are on their way to, for the tally.
+            alone: fails for a single event that cannot be encoded; by default ``encode`` tells.
         """
         try:
             return encode(batch), batch
@@ -86,7 +93,7 @@ class Stage:
             good = []
             for row, event in enumerate(batch.events(self.wiring)):
                 try:
-                    encode(EventBatch(batch.stream, batch.lineage.take([row]), events=[event]))
+                    (alone or encode)(EventBatch(batch.stream, batch.lineage.take([row]), events=[event]))
                     good.append(row)
                 except Exception as error:
                     self.letters.write(element, batch.stream, event, error, batch.lineage.row(row))
@@ -141,12 +148,18 @@ class Stage:
 
     def _send(self, element: Element, batch: EventBatch) -> None:
         pack = self._packed_columns if element.dialect == "batch" else self._packed_events
-        blocks, _ = self.encoded(element.name, sent_to(element.name), batch, lambda part: pack(element, part))
+        tried = partial(self._packed_events, element, beside=False) if element.dialect == "event" else None
+        blocks, _ = self.encoded(element.name, sent_to(element.name), batch, partial(pack, element), tried)
         self.outbox.send(self.wiring.topology.depths[element.name], blocks)
 
-    def _packed_events(self, element: Element, batch: EventBatch) -> list[PackedBlock]:
+    def _packed_events(self, element: Element, batch: EventBatch, beside: bool = True) -> list[PackedBlock]:
+        """Encode events by partition.
+
+        Args:
+            beside: whether what the element reads is sent in columns, too.
+        """
         events, target = batch.events(self.wiring), self.wiring.targets[element, batch.stream]
-        reads, columns = self.wiring.reads(element), None
+        reads, columns = self.wiring.reads(element) if beside else None, None
         if reads is not None:
             with suppress(Exception):  # then the element takes the events
                 columns = reads.columns(events)

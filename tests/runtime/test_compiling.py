@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.runtime.compiling.formats import MOST, PARTS, format_of
 from penstock.runtime.compiling.function import compile_function
-from penstock.runtime.compiling.source import NotCompiledError
+from penstock.runtime.compiling.source import NotCompiledError, returned
 from penstock.runtime.wiring import Wiring
 from penstock.testing import TopologyDriver
 from penstock.testing.proof.observed import Calls, ObservedDriver
@@ -432,6 +432,18 @@ def test_a_source_that_has_changed_is_not_what_is_compiled(directory):
     linecache.checkcache(str(file))
     with pytest.raises(NotCompiledError, match="cannot be read"):
         compile_function(element_of(module))
+
+
+def test_a_lambda_that_has_moved_within_its_line_is_not_what_is_compiled(directory):
+    """Another one is in its place."""
+    file = directory / "conditions.py"
+    file.write_text("asked = [lambda event: event.n < 1, lambda event: event.n < 22]\n")
+    module = loaded(file)
+    file.write_text("asked = [lambda event: event.n < 22, lambda event: event.n < 1]\n")
+    linecache.checkcache(str(file))
+    for function in module.asked:
+        with pytest.raises(NotCompiledError, match="not what it was made from"):
+            returned(function)
 
 
 AROUND = """

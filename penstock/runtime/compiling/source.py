@@ -162,7 +162,7 @@ def _within(code: CodeType) -> Iterator[CodeType]:
 def _same(code: CodeType, other: CodeType) -> bool:
     return (
         all(getattr(code, name) == getattr(other, name) for name in COMPARED)
-        and list(code.co_lines()) == list(other.co_lines())
+        and list(code.co_positions()) == list(other.co_positions())
         and len(code.co_consts) == len(other.co_consts)
         and all(map(_same_constant, code.co_consts, other.co_consts))
     )

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from penstock.runtime.lineage import Ints
 
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(list[Any] | None).decode
+NOTHING = msgspec.Raw(_encode(None))
 Kind = Literal["int", "float", "str", "bool", "bytes"]
 """Of the values in a column. Those of the first two are arrays of NumPy, all others are `Coded`."""
 
@@ -76,7 +78,13 @@ class SentColumn(msgspec.Struct, frozen=True, array_like=True):
 
     numbers: memoryview
     floats: bool = False
-    values: list[Any] | None = None
+    values: msgspec.Raw = NOTHING
+    """A list; still encoded, as a block may wait to be read."""
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it has."""
+        return len(self.numbers) + len(self.values)
 
     @classmethod
     def of(cls, column: Column) -> Self:
@@ -84,13 +92,14 @@ class SentColumn(msgspec.Struct, frozen=True, array_like=True):
         if isinstance(column, Coded):
             present, codes = np.unique(column.codes, return_inverse=True)
             values = [column.values[code] for code in present.tolist()]
-            return cls(memoryview(codes.astype(np.int32).tobytes()), values=values)
+            return cls(memoryview(codes.astype(np.int32).tobytes()), values=msgspec.Raw(_encode(values)))
         return cls(memoryview(column.tobytes()), floats=column.dtype == np.float64)
 
     def read(self) -> Column:
         """Decode the column."""
-        if self.values is not None:
-            return Coded(self.values, np.frombuffer(self.numbers, np.int32).astype(np.int64))
+        values = _decode(self.values)
+        if values is not None:
+            return Coded(values, np.frombuffer(self.numbers, np.int32).astype(np.int64))
         return np.frombuffer(self.numbers, np.float64 if self.floats else np.int64)
 
 

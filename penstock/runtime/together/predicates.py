@@ -3,7 +3,8 @@
 import ast
 import builtins
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -40,6 +41,26 @@ class Predicate(NamedTuple):
     fields: frozenset[str]
 
 
+class Answer(NamedTuple):
+    """What a condition comes to for each event, and where it would raise instead."""
+
+    holds: Bools
+    raises: Bools
+
+    def __and__(self, other: "Answer") -> "Answer":
+        """As ``and`` does, which leaves out the other condition where the first one does not hold."""
+        return Answer(self.holds & other.holds, self.raises | (self.holds & other.raises))
+
+    def __or__(self, other: "Answer") -> "Answer":
+        return Answer(self.holds | other.holds, self.raises | (~self.holds & other.raises))
+
+    def __invert__(self) -> "Answer":
+        return Answer(~self.holds, self.raises)
+
+
+Asked = Callable[[Columns], Answer]
+
+
 def compile_predicate(wanted: Callable[[Any], Any], kinds: Mapping[str, Kind]) -> Predicate:
     """Compile a condition on events: comparisons of fields with each other, constants and variables; ``and``, ``or``, ``not``.
 
@@ -49,44 +70,61 @@ def compile_predicate(wanted: Callable[[Any], Any], kinds: Mapping[str, Kind]) -
     Raises:
         NotCompiledError: it must be called for each event; the text says why.
     """
+    fields = set[str]()
+    asked = _asked(wanted, kinds, fields)
+
+    def holds(columns: Columns) -> Bools:
+        answer = asked(columns)
+        if answer.raises.any():
+            raise TypeError("it raises for some events")
+        return answer.holds
+
+    return Predicate(holds, frozenset(fields))
+
+
+def _asked(wanted: Callable[[Any], Any], kinds: Mapping[str, Kind], fields: set[str]) -> Asked:
+    """Compile a condition, and add the fields that it reads to ``fields``."""
     if isinstance(wanted, Both):
-        one, other = compile_predicate(wanted.one, kinds), compile_predicate(wanted.other, kinds)
-        return Predicate(lambda columns: one.holds(columns) & other.holds(columns), one.fields | other.fields)
+        one, other = _asked(wanted.one, kinds, fields), _asked(wanted.other, kinds, fields)
+        return lambda columns: one(columns) & other(columns)
     if type(wanted) is not FunctionType:
         raise NotCompiledError("a condition is no plain function")
+    code = wanted.__code__
     arguments, body = returned(wanted)
-    compiling = _Compiling(wanted, arguments, kinds)
-    holds = compiling.condition(body)
-    return Predicate(holds, frozenset(compiling.fields))
+    asked = _Compiling(wanted, arguments, kinds, fields).condition(body)
+
+    def of_that_code(columns: Columns) -> Answer:
+        if wanted.__code__ is not code:
+            raise TypeError("the function has other code now")
+        return asked(columns)
+
+    return of_that_code
 
 
 class _Compiling:
-    def __init__(self, function: FunctionType, arguments: ast.arguments, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, function: FunctionType, arguments: ast.arguments, kinds: Mapping[str, Kind], fields: set[str]) -> None:
         names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
         if len(names) != 1 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
             raise _beyond("a condition takes more than the event")
-        self._function, [self._event], self._kinds = function, names, kinds
-        self.fields: set[str] = set()
+        self._function, [self._event], self._kinds, self._fields = function, names, kinds, fields
 
-    def condition(self, node: ast.expr) -> Condition:
+    def condition(self, node: ast.expr) -> Asked:
         match node:
             case ast.BoolOp(op, parts):
-                conditions = [self.condition(part) for part in parts]
-                reduce = np.logical_and.reduce if isinstance(op, ast.And) else np.logical_or.reduce
-                return lambda columns: reduce([holds(columns) for holds in conditions])
+                joined = operator.and_ if isinstance(op, ast.And) else operator.or_
+                return _each(joined, [self.condition(part) for part in parts])
             case ast.UnaryOp(ast.Not(), part):
-                holds = self.condition(part)
-                return lambda columns: ~holds(columns)
+                asked = self.condition(part)
+                return lambda columns: ~asked(columns)
             case ast.Compare(left, ops, others):
                 pairs = zip([left, *others], ops, others, strict=False)
-                compared = [self._comparison(one, op, other) for one, op, other in pairs]
-                return lambda columns: np.logical_and.reduce([holds(columns) for holds in compared])
+                return _each(operator.and_, [self._comparison(one, op, other) for one, op, other in pairs])
         field = self._field(node)
         if field is None:
             raise _beyond()
         return lambda columns: _is_true(columns[field])
 
-    def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Condition:
+    def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Asked:
         one, other = self._field(left), self._field(right)
         turned = TURNED.get(type(op), type(op))
         if one is None and other is not None and turned in COMPARED:
@@ -94,37 +132,38 @@ class _Compiling:
         if one is None:
             raise _beyond()
         if other is not None:
-            if type(op) not in COMPARED or self._kinds[one] != self._kinds[other] or self._kinds[one] not in ("int", "float"):
+            if type(op) not in COMPARED or not {self._kinds[one], self._kinds[other]} <= {"int", "float"}:
                 raise _beyond()
             compare, name = COMPARED[type(op)], other
-            return lambda columns: _bools(compare(columns[one], columns[name]))
+            return lambda columns: _of_numbers(compare, columns[one], columns[name])
         match op, right:
             case ((ast.In() | ast.NotIn()), (ast.Tuple(parts) | ast.List(parts) | ast.Set(parts))) if parts:
                 if self._kinds[one] == "float":
                     raise _beyond()
                 equal = [self._with(one, operator.eq, part) for part in parts]
                 wanted = isinstance(op, ast.In)
-                return lambda columns: np.logical_or.reduce([holds(columns) for holds in equal]) == wanted
+                among = _each(operator.or_, equal)
+                return among if wanted else lambda columns: ~among(columns)
             case ((ast.Is() | ast.IsNot()), ast.Constant(None)):
                 expected = isinstance(op, ast.Is)
-                return lambda columns: _is_none(columns[one]) == expected
+                return lambda columns: _is_none(columns[one], expected)
         if type(op) not in COMPARED:
             raise _beyond()
         return self._with(one, COMPARED[type(op)], right)
 
-    def _with(self, field: str, compare: Callable[[Any, Any], Any], node: ast.expr) -> Condition:
+    def _with(self, field: str, compare: Callable[[Any, Any], Any], node: ast.expr) -> Asked:
         """Compare a field with a constant or a variable."""
         kind, value = self._kinds[field], self._value(node)
         if not isinstance(node, ast.Name) and not _compares(kind, value()):
             raise _beyond(f"a condition compares {field} with {value()!r}, which an array does otherwise")
 
-        def compared(columns: Columns) -> Bools:
+        def compared(columns: Columns) -> Answer:
             known, column = value(), columns[field]
             if isinstance(column, Coded):
                 return _of_each(lambda each: compare(each, known), column)
             if not _compares(kind, known):
                 raise TypeError(f"an array compares {known!r} otherwise")
-            return _bools(compare(column, known))
+            return _of_numbers(compare, column, np.array(known))
 
         return compared
 
@@ -133,7 +172,7 @@ class _Compiling:
             case ast.Attribute(ast.Name(name), field) if name == self._event:
                 if field not in self._kinds:
                     raise _beyond(f"a condition reads {field}, which is not read in columns")
-                self.fields.add(field)
+                self._fields.add(field)
                 return field
         return None
 
@@ -155,6 +194,8 @@ class _Compiling:
             TypeError: it is no plain value, and may compare in a way of its own.
         """
         function = self._function
+        if name not in (*function.__code__.co_names, *function.__code__.co_freevars):
+            raise TypeError(f"{name} is of another name there")  # that of a class is put before its two underscores
         if name in function.__code__.co_freevars:
             cells = function.__closure__ or ()
             value = cells[function.__code__.co_freevars.index(name)].cell_contents
@@ -165,28 +206,51 @@ class _Compiling:
         return value
 
 
+def _each(joined: Callable[[Answer, Answer], Answer], conditions: Sequence[Asked]) -> Asked:
+    """Join the answers of some conditions."""
+    return lambda columns: reduce(joined, [asked(columns) for asked in conditions])
+
+
 def _compares(kind: Kind, value: Any) -> bool:
-    """Whether an array of a kind compares with a value as Python's numbers do, which compare integers with floats exactly."""
-    if kind == "float":
-        return type(value) is float or (type(value) is int and abs(value) <= EXACT)
-    return kind != "int" or (type(value) is int and -(1 << 63) <= value < 1 << 63)
+    """Whether an array of a kind might compare with a value as Python's numbers do."""
+    if kind not in ("int", "float") or type(value) is float:
+        return True
+    return type(value) is int and (abs(value) <= EXACT if kind == "float" else -(1 << 63) <= value < 1 << 63)
 
 
-def _of_each(holds: Callable[[Any], Any], column: Coded) -> Bools:
+def _of_numbers(compare: Callable[[Any, Any], Any], one: Any, other: Any) -> Answer:
+    """Compare arrays of numbers. Python compares integers with floats exactly, and arrays as floats."""
+    kinds = {array.dtype.kind: array for array in (one, other)}
+    if len(kinds) > 1 and ((kinds["i"] > EXACT) | (kinds["i"] < -EXACT)).any():
+        raise TypeError("an array compares large integers otherwise")
+    return _certain(compare(one, other))
+
+
+def _of_each(holds: Callable[[Any], Any], column: Coded) -> Answer:
     """Apply a condition to each distinct value of a column."""
-    return np.array([bool(holds(value)) for value in column.values], bool)[column.codes]
+    found = np.zeros((2, len(column.values)), bool)
+    for number, value in enumerate(column.values):
+        try:
+            found[0, number] = bool(holds(value))
+        except Exception:
+            found[1, number] = True
+    return Answer(*found[:, column.codes])
 
 
-def _is_true(column: Column) -> Bools:
-    return _of_each(bool, column) if isinstance(column, Coded) else _bools(column != 0)
+def _is_true(column: Column) -> Answer:
+    return _of_each(bool, column) if isinstance(column, Coded) else _certain(column != 0)
 
 
-def _is_none(column: Column) -> Bools:
-    return _of_each(lambda value: value is None, column) if isinstance(column, Coded) else np.zeros(len(column), bool)
+def _is_none(column: Column, expected: bool) -> Answer:
+    if isinstance(column, Coded):
+        return _of_each(lambda value: (value is None) == expected, column)
+    return _certain(np.full(len(column), not expected))
 
 
-def _bools(values: Any) -> Bools:
-    return np.asarray(values, bool)
+def _certain(holds: Any) -> Answer:
+    """The answer of a condition that raises nowhere."""
+    holds = np.asarray(holds, bool)
+    return Answer(holds, np.zeros(holds.shape, bool))
 
 
 def _beyond(why: str = "a condition is more than comparisons of fields with constants") -> NotCompiledError:

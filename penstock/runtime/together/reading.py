@@ -39,6 +39,8 @@ class Reads:
             raise NotCompiledError(ways)
         prototype: type[Windowed] = element.body
         [stream] = element.inputs
+        if hasattr(stream.event_type, "__post_init__"):  # which a decoded event goes through once more
+            raise NotCompiledError(f"{stream.event_type.__name__} has a __post_init__")
         kinds = kinds_of(stream.event_type)
         self._key = key
         self._of_key = element.key[0] if len(element.key) == 1 and kinds.get(element.key[0]) == "int" else KEY
@@ -50,6 +52,7 @@ class Reads:
         for name, reducer in body.reducers.items():
             self._add(name, reducer, kinds)
         self._readers = {name: attrgetter(name) for name in self._columns}
+        self._needed = {*self._columns, *([KEY] if self._of_key == KEY else ()), *([TIME] if self._time is not None else ())}
 
     def _add(self, name: str, reducer: reducers.Reducer[Any], kinds: Mapping[str, Kind]) -> None:
         if reducer.field is not None:
@@ -81,8 +84,7 @@ class Reads:
 
     def are_in(self, columns: Columns) -> bool:
         """Whether columns are all that the element reads."""
-        needed = {*self._columns, *([KEY] if self._of_key == KEY else ()), *([TIME] if self._time is not None else ())}
-        return needed <= columns.keys()
+        return self._needed <= columns.keys()
 
     def buckets(self, columns: Columns) -> Ints:
         """Return the partition of each event's instance."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.kinds.moment_columns import all_microseconds
 from penstock.runtime.together.adding import Ints, Values
-from penstock.runtime.together.columns import TIME, Coded, Columns, taken
+from penstock.runtime.together.columns import TIME, Coded, Column, Columns, taken
 from penstock.runtime.together.predicates import Bools, Condition
 
 Test = Callable[[Any], Any]
@@ -59,6 +59,17 @@ class EventRows:
         return np.array([bool(wanted(event)) for event in self._events], bool)
 
 
+class _Taken(dict[str, Column]):
+    """Columns of some rows, each of which is made when it is first read."""
+
+    def __init__(self, columns: Columns, rows: Ints) -> None:
+        self._all, self._rows = columns, rows
+
+    def __missing__(self, name: str) -> Column:
+        self[name] = column = taken(self._all[name], self._rows)
+        return column
+
+
 class ColumnRows:
     """Events in columns.
 
@@ -74,7 +85,7 @@ class ColumnRows:
 
     @cached_property
     def _columns(self) -> Columns:
-        return {name: taken(column, self._rows) for name, column in self._all.items()}
+        return _Taken(self._all, self._rows)
 
     def __len__(self) -> int:
         return len(self._rows)
