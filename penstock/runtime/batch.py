@@ -1,6 +1,6 @@
 """The events of one delivery to a container, and which of them were not applied."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.runtime.delivery import Delivery
 from penstock.runtime.hottest import Hottest
-from penstock.runtime.key import KeyReader, Places, first_rows
+from penstock.runtime.key import KeyReader, Places
 from penstock.runtime.letters import Failure
 from penstock.runtime.lineage import Ints
 from penstock.runtime.together.reading import Reads
@@ -38,14 +38,12 @@ class Batch:
     @cached_property
     def identities(self) -> list[bytes]:
         """The identity of each event's instance."""
-        return self._key.identities(self.delivery.events)
+        return [self.places.identities[place] for place in self.places.at.tolist()]
 
     @cached_property
     def places(self) -> Places:
         """The instances of the events."""
-        numbers = {identity: number for number, identity in enumerate(dict.fromkeys(self.identities))}
-        at = np.fromiter(map(numbers.__getitem__, self.identities), np.int64, len(self.identities))
-        return Places(list(numbers), first_rows(at, len(numbers)), at)
+        return self._key.places(self.delivery.events)
 
     def rows(self, part: slice, time_of: Callable[[Any], Any]) -> Rows:
         """Return the events of a part, to be applied together.
@@ -69,27 +67,21 @@ class Batch:
 
     def hottest(self) -> Hottest:
         """The keys with the most events."""
-        return Hottest.of(self.identities, self._key.decode)
+        return Hottest.of(self.places.identities, np.bincount(self.places.at), self._key.decode)
 
-    def on_time(self) -> Iterable[bytes]:
+    def on_time(self) -> list[bytes]:
         """The instances with an event that is not late."""
-        return self._first_rows
-
-    def key_of(self, identity: bytes) -> Any:
-        """The key of an instance."""
-        return self._key.key_of(self.delivery.events[self._first_rows[identity]], identity)
-
-    @cached_property
-    def _first_rows(self) -> dict[bytes, int]:
-        """The first row of each instance that is not late, by identity."""
-        rows = range(len(self.identities) - 1, -1, -1)
-        return {self.identities[row]: row for row in rows if row not in self.late}
+        if not self.late:
+            return self.places.identities
+        return [*dict.fromkeys(identity for row, identity in enumerate(self.identities) if row not in self.late)]
 
     def last_rows(self) -> dict[bytes, int]:
         """The last applied row of each instance, by identity; in the order of their first events."""
-        if not self.failed:
-            return dict(zip(self.identities, range(len(self.identities)), strict=True))
-        return {identity: row for row, identity in enumerate(self.identities) if row not in self.failed}
+        if self.failed:
+            return {identity: row for row, identity in enumerate(self.identities) if row not in self.failed}
+        last = np.empty(len(self.places.identities), np.int64)
+        last[self.places.at] = np.arange(len(self.delivery))  # the last assignment wins
+        return dict(zip(self.places.identities, last.tolist(), strict=True))
 
     def rows_of(self, identity: bytes) -> list[int]:
         """The rows of an instance; empty where only an earlier delivery touched it."""
@@ -116,10 +108,6 @@ class ColumnBatch(Batch):
         self._reads = reads
 
     @cached_property
-    def identities(self) -> list[bytes]:
-        return [self.places.identities[place] for place in self.places.at.tolist()]
-
-    @cached_property
     def places(self) -> Places:
         return self._reads.places(self.delivery.columns)
 
@@ -130,19 +118,3 @@ class ColumnBatch(Batch):
 
     def events_of(self, rows: Sequence[int]) -> Sequence[Any] | Mapping[int, Any]:
         return self.delivery.some(rows)
-
-    def hottest(self) -> Hottest:
-        return Hottest.counted(self.places.identities, np.bincount(self.places.at).tolist(), self._key.decode)
-
-    def on_time(self) -> Iterable[bytes]:
-        return self._first_rows if self.late else self.places.identities
-
-    def key_of(self, identity: bytes) -> Any:
-        return self._key.decode(identity)
-
-    def last_rows(self) -> dict[bytes, int]:
-        if self.failed:
-            return super().last_rows()
-        last = np.empty(len(self.places.identities), np.int64)
-        last[self.places.at] = np.arange(len(self.delivery))  # the last assignment wins
-        return dict(zip(self.places.identities, last.tolist(), strict=True))

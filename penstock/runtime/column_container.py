@@ -80,7 +80,7 @@ class ColumnContainer:
             delivery.take(np.setdiff1d(np.arange(len(delivery)), sorted(late)))
         places = self._key_columns.places(delivery.columns)
         delivery.lineage = delivery.lineage.judged()
-        hottest = Hottest.counted(places.identities, np.bincount(places.at).tolist(), self._key.decode)
+        hottest = Hottest.of(places.identities, np.bincount(places.at), self._key.decode)
         self._tally.hottest.merge(hottest)
         before, is_applied = self._open(places)
         with self._tally.timed_together(handed):

@@ -78,7 +78,7 @@ class Container:
             batch = Batch(self._key, delivery, late)
         self._batch = batch
         self._tally.hottest.merge(batch.hottest())
-        self._instances.open_all(batch.on_time(), batch.key_of)
+        self._instances.open_all(batch.on_time())
         if self.element.asynchronous:
             with self._tally.timed_together(len(delivery)):
                 self._await_all(batch)

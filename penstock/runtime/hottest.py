@@ -1,12 +1,13 @@
 """Finds the keys with the most events of an element, in bounded memory."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from heapq import nlargest
 from typing import Any
 from zlib import crc32
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 SHARE = 0.02
 """The least share of a delivery's events with which a key counts as hot."""
@@ -29,19 +30,10 @@ class Hottest(msgspec.Struct):
     counts: dict[str, int] = {}
 
     @classmethod
-    def of(cls, identities: Sequence[bytes], decode: Callable[[bytes], Any]) -> "Hottest":
-        """Count the events of a delivery, given the identity of each event's instance."""
-        if len(identities) < LEAST:
-            return cls()
-        counted = Counter(identities)
-        return cls.counted(counted, counted.values(), decode)
-
-    @classmethod
-    def counted(cls, identities: Iterable[bytes], times: Collection[int], decode: Callable[[bytes], Any]) -> "Hottest":
+    def of(cls, identities: Sequence[bytes], times: NDArray[np.int64], decode: Callable[[bytes], Any]) -> "Hottest":
         """Take the counts of a delivery, given distinct instances and how many events each got."""
-        least = max(LEAST, SHARE * sum(times))
-        pairs = zip(identities, times, strict=True)
-        return cls({_shown(key, decode(key)): number for key, number in pairs if number >= least})
+        hot = np.flatnonzero(times >= max(LEAST, SHARE * times.sum())).tolist()
+        return cls({_shown(identities[place], decode(identities[place])): int(times[place]) for place in hot})
 
     def merge(self, other: "Hottest") -> None:
         """Add the counts of another partition or micro-batch."""

@@ -1,12 +1,14 @@
 """Keys: finds the instance that an event belongs to, and the partition of that instance."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
@@ -42,6 +44,12 @@ def first_rows(at: NDArray[np.int64], number: int) -> NDArray[np.int64]:
     return first
 
 
+def distinct(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the distinct values of an array in the order of their first occurrence, and the place of each value among them."""
+    encoded = pa.array(values).dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
+
+
 class KeyReader:
     """Reads an event's key, and computes the instance's identity (its encoded key), partition and hash.
 
@@ -69,9 +77,21 @@ class KeyReader:
         """Whether equal keys may differ in form, as 0.0 and -0.0 do."""
         return self._spellings is not None
 
-    def key_of(self, event: Any, identity: bytes) -> Any:
-        """Return an instance's key in the one form of all equal keys, so that results do not depend on the first event."""
-        return self.value(event) if self._spellings is None else self.decode(identity)
+    def places(self, events: Sequence[Any]) -> Places:
+        """Find the instances of events."""
+        keys = list(map(self.value, events))
+        if set(map(type, keys)) == {int}:
+            with suppress(OverflowError):  # beyond 64 bits
+                return self.places_of_integers(np.array(keys, np.int64))
+        identities = self.identities_of(keys)
+        numbers = {identity: number for number, identity in enumerate(dict.fromkeys(identities))}
+        at = np.fromiter(map(numbers.__getitem__, identities), np.int64, len(identities))
+        return Places(list(numbers), first_rows(at, len(numbers)), at)
+
+    def places_of_integers(self, keys: NDArray[np.int64]) -> Places:
+        """Find the instances of events, given their keys."""
+        present, at = distinct(keys)
+        return Places(self.identities_of(present), first_rows(at, len(present)), at)
 
     def identities(self, events: Sequence[Any]) -> list[bytes]:
         """Return the encoded keys of events; they are equal if and only if the keys are."""

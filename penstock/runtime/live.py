@@ -54,16 +54,11 @@ class LiveInstances:
         self.settled: dict[bytes, bytes] = {}
         """By identity, the encoded instances as the last settled delivery has left them."""
 
-    def open_all(self, wanted: Iterable[bytes], key_of: Callable[[bytes], Any]) -> None:
-        """Load instances from their pages, or create them on first use.
-
-        Args:
-            wanted: their identities.
-            key_of: returns the key of an identity.
-        """
+    def open_all(self, wanted: Iterable[bytes]) -> None:
+        """Load instances from their pages by their identities, or create them on first use."""
         identities = [identity for identity in wanted if identity not in self.live]
         numbers = self.pages.numbers(self.key.hashes(identities)).tolist()
-        header = self.pages.header
+        header, key_of = self.pages.header, self.key.decode
         for identity, number in zip(identities, numbers, strict=True):
             page = self.pages.page(number)
             stored = page.get(identity)

@@ -535,7 +535,6 @@ def test_a_batch_in_columns_says_what_one_of_events_says() -> None:
         assert list(map(list, other.places)) == list(map(list, one.places))
         assert other.hottest() == one.hottest()
         assert set(other.on_time()) == set(one.on_time())
-        assert list(map(other.key_of, one.on_time())) == list(map(one.key_of, one.on_time()))
         assert list(other.last_rows().items()) == list(one.last_rows().items())
     part = slice(7, 19)
     time_of = element.body.time_of

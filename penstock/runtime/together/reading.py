@@ -4,9 +4,6 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from penstock.app import reducers
 from penstock.app.element import Element
 from penstock.app.stepwise import field_of
@@ -16,7 +13,7 @@ from penstock.kinds.annotations import choices, kind_of, optional
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.moment_columns import all_microseconds
 from penstock.runtime.compiling.source import NotCompiledError
-from penstock.runtime.key import KeyReader, Places, first_rows
+from penstock.runtime.key import KeyReader, Places, distinct, first_rows
 from penstock.runtime.lineage import Ints
 from penstock.runtime.together.columns import KEY, TIME, Coded, Column, Columns, Kind, column
 from penstock.runtime.together.predicates import Condition, compile_predicate
@@ -96,10 +93,10 @@ class Reads:
     def places(self, columns: Columns) -> Places:
         """Find the instances of events."""
         keys = columns[self._of_key]
-        distinct = pa.array(keys.codes if isinstance(keys, Coded) else keys).dictionary_encode()
-        present, at = distinct.dictionary.to_pylist(), distinct.indices.to_numpy().astype(np.int64)
-        identities = [keys.values[code] for code in present] if isinstance(keys, Coded) else self._key.identities_of(present)
-        return Places(identities, first_rows(at, len(present)), at)
+        if not isinstance(keys, Coded):
+            return self._key.places_of_integers(keys)
+        present, at = distinct(keys.codes)
+        return Places([keys.values[code] for code in present], first_rows(at, len(present)), at)
 
 
 def reads_of(element: Element, key: KeyReader) -> Reads:
