@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +51,8 @@ SCALARS = frozenset({bool, int, float, str, bytes, Decimal, date, timedelta, UUI
 """Classes of which equal objects behave alike."""
 KNOWN = (None, UTC)
 """The zones of times that come back as they are."""
+
+PARTS_OF_DICT: Sequence[Callable[[Any], Iterable[Any]]] = (dict.keys, dict.values)
 
 Asked = Callable[[Any], bool]
 
@@ -117,18 +120,22 @@ def inexact(read: Any, written: Any) -> str:
 
 def _inexact(read: Sequence[Any], written: Sequence[Any]) -> str:
     """The first of a sequence of objects that is inexact. Level by level, as a call for each object would take long."""
-    for one, other in zip(map(type, read), map(type, written), strict=True):
-        if one is not other and not (other is int and one in (float, Decimal)):
-            return f"a {other.__name__} comes back as {one.__name__}"
-    for kind in {*map(type, written)} - SCALARS:
-        others = [value for value in written if type(value) is kind]
-        ones = [one for one, other in zip(read, written, strict=True) if type(other) is kind]
+    types, kinds = [*map(type, read)], [*map(type, written)]
+    if types != kinds:
+        for one, other in zip(types, kinds, strict=True):
+            if one is not other and not (other is int and one in (float, Decimal)):
+                return f"a {other.__name__} comes back as {one.__name__}"
+    present = set(kinds)
+    for kind in present - SCALARS:
+        ones, others = read, written
+        if len(present) > 1:
+            ones, others = ([value for value, its in zip(side, kinds, strict=True) if its is kind] for side in (read, written))
         if wrong := _inexact_of(kind, ones, others):
             return wrong
     return ""
 
 
-def _inexact_of(kind: type, read: list[Any], written: list[Any]) -> str:
+def _inexact_of(kind: type, read: Sequence[Any], written: Sequence[Any]) -> str:
     """What is inexact in objects of one class."""
     if issubclass(kind, datetime | time):
         odd = (pair for pair in zip(read, written, strict=True) if pair[1].tzinfo not in KNOWN and _offset(*pair))
@@ -136,11 +143,12 @@ def _inexact_of(kind: type, read: list[Any], written: list[Any]) -> str:
     if issubclass(kind, Event):
         return ""
     if issubclass(kind, dict):
-        keys, values = (
-            [[*chain.from_iterable(part(value) for value in side)] for side in (read, written)] for part in (_keys, _values)
-        )
+        keys, values = ([[*chain.from_iterable(map(part, side))] for side in (read, written)] for part in PARTS_OF_DICT)
         return _inexact(*keys) or _inexact(*values)
     if issubclass(kind, set | frozenset):  # whose members are in any order
+        classes, known = ({*map(type, chain.from_iterable(side))} for side in (written, read))
+        if classes == known and len(classes) <= 1 and classes <= SCALARS:
+            return ""
         return next(filter(None, (_inexact_members(one, other) for one, other in zip(read, written, strict=True))), "")
     if issubclass(kind, list | tuple | deque):
         return _inexact([*chain.from_iterable(read)], [*chain.from_iterable(written)])
@@ -151,16 +159,8 @@ def _inexact_of(kind: type, read: list[Any], written: list[Any]) -> str:
         if is_dataclass(kind)
         else ()
     )
-    columns = ([[getattr(value, name) for value in values] for values in (read, written)] for name in names)
+    columns = ([[*map(attrgetter(name), values)] for values in (read, written)] for name in names)
     return next(filter(None, (_inexact(*column) for column in columns)), "")
-
-
-def _keys(mapping: dict[Any, Any]) -> Iterable[Any]:
-    return mapping.keys()
-
-
-def _values(mapping: dict[Any, Any]) -> Iterable[Any]:
-    return mapping.values()
 
 
 def _inexact_members(read: Any, written: Any) -> str:
