@@ -73,6 +73,39 @@ def companions_bound(given: Problem, place: Ints, flow: Floats | None = None, ro
 
 
 @njit(cache=True)
+def _savings(dear, begin, links, count):  # type: ignore[no-untyped-def]
+    """Rank each task's links, the dearest first; ``prefix[begin[task] + task + k]`` is the most that k companions save it."""
+    order, prefix = links.copy(), np.zeros(len(links) + count)
+    for task in range(count):
+        first, last = begin[task], begin[task + 1]
+        own_links = links[first:last]
+        ranked = own_links[np.argsort(-dear[own_links])]
+        order[first:last] = ranked
+        for position in range(last - first):
+            prefix[first + task + position + 1] = prefix[first + task + position] + 0.5 * dear[ranked[position]]
+    return order, prefix
+
+
+@njit(cache=True)
+def _cheapest_size(slope, price, saved, count):  # type: ignore[no-untyped-def]
+    """The least that a task adds to the bound on a resource of some kind, and the size of its group there.
+
+    ``saved[k]`` is the most that k companions save. The sum is convex in the size, so that it is least where one more companion
+    stops paying.
+    """
+    degree = len(saved) - 1
+    low, high = 1, count
+    while low < high:
+        middle = (low + high) // 2
+        gained = saved[min(middle, degree)] - saved[min(middle - 1, degree)]
+        if slope - gained - price / middle + price / (middle + 1) >= 0:
+            high = middle
+        else:
+            low = middle + 1
+    return slope * low - saved[min(low - 1, degree)] + price / low, low
+
+
+@njit(cache=True)
 def _companions(task_of, flow, weights, dear, begin, links, speeds, numbers, count):  # type: ignore[no-untyped-def]
     """The bound by companions of a flow, maximised over prices of a group, one price per kind of resource.
 
@@ -83,14 +116,7 @@ def _companions(task_of, flow, weights, dear, begin, links, speeds, numbers, cou
     for arc in range(len(task_of)):
         if task_of[arc] >= 0:
             heavy[task_of[arc]] += flow[arc] * weights[task_of[arc]]
-    order, prefix = links.copy(), np.zeros(len(links) + count)
-    for task in range(count):
-        first, last = begin[task], begin[task + 1]
-        own_links = links[first:last]
-        ranked = own_links[np.argsort(-dear[own_links])]
-        order[first:last] = ranked
-        for position in range(last - first):  # prefix[first + task + k]: most that k companions save
-            prefix[first + task + position + 1] = prefix[first + task + position] + 0.5 * dear[ranked[position]]
+    order, prefix = _savings(dear, begin, links, count)
     total = 0.0
     for arc in range(len(task_of)):
         total += dear[arc]
@@ -104,22 +130,12 @@ def _companions(task_of, flow, weights, dear, begin, links, speeds, numbers, cou
         value = total - (prices * numbers).sum()
         used[:] = 0.0
         for task in range(count):
-            degree = begin[task + 1] - begin[task]
-            offset = begin[task] + task
+            saved = prefix[begin[task] + task : begin[task + 1] + task + 1]
             least_added = np.inf
             for k in range(len(speeds)):
-                slope, price = heavy[task] / speeds[k], prices[k]
-                low, high = 1, count
-                while low < high:  # convex in the size: find where one more companion stops paying
-                    middle = (low + high) // 2
-                    gained = prefix[offset + min(middle, degree)] - prefix[offset + min(middle - 1, degree)]
-                    if slope - gained - price / middle + price / (middle + 1) >= 0:
-                        high = middle
-                    else:
-                        low = middle + 1
-                added = slope * low - prefix[offset + min(low - 1, degree)] + price / low
+                added, cheapest = _cheapest_size(heavy[task] / speeds[k], prices[k], saved, count)
                 if added < least_added:
-                    least_added, size[task], kind[task] = added, low, k
+                    least_added, size[task], kind[task] = added, cheapest, k
             value += least_added
             used[kind[task]] += 1.0 / size[task]
         if value > best:

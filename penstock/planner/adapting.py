@@ -28,7 +28,7 @@ from penstock.planner.pace import pace_of
 from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Prediction, summary
 from penstock.planner.series import Real, Series
 from penstock.planner.setting import Setting
-from penstock.planner.tuning import STEPS, Target
+from penstock.planner.tuning import STEPS, Target, predicted
 from penstock.runs.batches import BatchRecord
 from penstock.runs.decisions import Decision, note
 from penstock.runs.gate import TransferGate
@@ -300,7 +300,7 @@ class Adapting:
         if chosen:  # the doors use up a part of the bound: the query has to meet the rest
             remaining_s = max(0.0, target.seconds - waited(chosen, target.name))
             interval = self._interval(replace(target, seconds=remaining_s), cause.rate) or 0.0
-        queries = [_predicted(calibration, replace(present, trigger=seconds)) for seconds in (self._trigger, interval)]
+        queries = [predicted(calibration, replace(present, trigger=seconds), 12) for seconds in (self._trigger, interval)]
         today, then = (
             None if query is None else Point(query, doors, fixed)
             for query, doors in zip(queries, (open_now, chosen), strict=True)
@@ -436,17 +436,10 @@ def _windows(series: Series, since: float) -> tuple[Real, Real]:
 def _interval(calibration: Calibration, target: Target, rate: float, present: float) -> float | None:
     """The longest trigger interval that meets the target, else that of the least latency; None if the query never keeps up."""
     steps = sorted({step for step in STEPS if step <= target.seconds} | {present})
-    predictions = [(step, _predicted(calibration, Setting(rate=rate, trigger=step), replicates=0)) for step in steps]
+    predictions = [(step, predicted(calibration, Setting(rate=rate, trigger=step), replicates=0)) for step in steps]
     reached = {step: getattr(prediction, target.name) for step, prediction in predictions if prediction is not None}
     meeting = [step for step, latency in reached.items() if latency * MARGIN <= target.seconds]
     return max(meeting) if meeting else min(reached, key=reached.__getitem__, default=None)
-
-
-def _predicted(calibration: Calibration, setting: Setting, replicates: int = 12) -> Prediction | None:
-    try:
-        return calibration.predict(setting, replicates=replicates)
-    except PenstockError:
-        return None
 
 
 def _evidence(found: RateChange) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from scipy.optimize import lsq_linear
 from penstock.planner.gate import Work
 from penstock.planner.pauses import Pauses, pauses_of
 from penstock.planner.series import Real, Series
+from penstock.planner.spread import robust_spread
 from penstock.planner.tail import HeavyTail, tail_of
 
 BLOCK = 8
@@ -279,7 +280,7 @@ def _fit(rows: Real, durations: Real, knee: float) -> Real:
             coefficients = lsq_linear(matrix / scale * weights[:, None], durations * weights, bounds=(0, np.inf)).x / scale
         fitted = np.maximum(matrix @ coefficients, 1e-9)
         relative = durations / fitted - 1
-        spread = max(1.4826 * float(np.median(np.abs(relative - np.median(relative)))), 1e-6)
+        spread = max(robust_spread(relative), 1e-6)
         weights = np.sqrt(np.minimum(1.0, HUBER * spread / np.maximum(np.abs(relative), 1e-12))) / fitted
     return np.append(coefficients, np.zeros(3 - len(coefficients)))
 

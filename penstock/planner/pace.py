@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.planner.calibration import QueryModel
 from penstock.planner.series import Series
+from penstock.planner.spread import robust_spread
 
 RECENT = 8
 LEAST = 5
@@ -50,5 +51,5 @@ def pace_of(model: QueryModel, running: Series, since: float) -> Pace | None:
     typical = float(np.median(recorded))
     fitted = np.array([durations.duration(rows) for rows in recent.rows.tolist()])
     logs = np.log(recent.durations / fitted) - typical
-    noise = max(1.4826 * float(np.median(np.abs(recorded - typical))), 0.01)
+    noise = max(robust_spread(recorded), 0.01)
     return Pace(math.exp(float(np.median(logs))), 1.25 * noise / math.sqrt(len(recent)), len(recent))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.planner.series import Real, Series
+from penstock.planner.spread import robust_spread
 
 TIMES, FAR = 2.0, 8.0
 """A micro-batch with a pause lasts this multiple of the fit, and is this many robust standard deviations off."""
@@ -92,8 +93,7 @@ def pauses_of(series: Sequence[Series], fitted: Sequence[Real]) -> Pauses:
     durations, lasting = np.concatenate([start.durations for start in series]), np.concatenate(list(fitted))
     logs = np.log(np.maximum(durations, 1e-6) / np.maximum(lasting, 1e-9))
     middle = float(np.median(logs))
-    spread = 1.4826 * float(np.median(np.abs(logs - middle)))
-    which = logs - middle > max(math.log(TIMES), FAR * spread)
+    which = logs - middle > max(math.log(TIMES), FAR * robust_spread(logs))
     if which.mean() > MOST:
         which = np.zeros_like(which)
     excess = np.where(which, durations - lasting * math.exp(middle), 0.0)

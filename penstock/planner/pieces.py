@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.planner.series import MAD, POLL_S, Real
+from penstock.planner.series import POLL_S, Real
+from penstock.planner.spread import robust_spread
 
 MOMENTS = 5.0
 """The factor by which the dispersion grows, if rows come in a few moments, when windows are split where a trigger found
@@ -35,7 +36,7 @@ def spikes_of(widths: Real, counts: Real) -> NDArray[np.bool_] | None:
     """Which windows have far more rows than all around them; None if few rows come in such windows."""
     expected = widths * float(np.median(counts / widths))
     more = counts - expected
-    spread = np.maximum(MAD * float(np.median(np.abs(more - np.median(more)))), np.sqrt(np.maximum(expected, 1.0)))
+    spread = np.maximum(robust_spread(more), np.sqrt(np.maximum(expected, 1.0)))
     high = (more > SPIKE * spread) & (counts > SPIKE_TIMES * expected)
     spikes = high & ~np.append(high[1:], False) & ~np.append(False, high[:-1])  # a rate that stays high is no spike
     return spikes if counts[spikes].sum() > SPIKE_ROWS * counts.sum() else None

@@ -87,12 +87,6 @@ class Prediction:
         low, high = self.band(LIMIT)
         return f"{text} ({rounded(low)} to {'no limit' if math.isinf(high) else rounded(high)})"
 
-    def cost(self, holding_cost: float, batch_cost: float) -> float:
-        """Cost per second: ``holding_cost`` per row and second, ``batch_cost`` per micro-batch (the paper's c1 L + c2 T)."""
-        holding = parameter.rate("holding_cost", holding_cost, zero=True)
-        per_batch = parameter.rate("batch_cost", batch_cost, zero=True)
-        return holding * self.backlog + per_batch * self.batches_per_day / DAY_S
-
     def _repr_html_(self) -> str:
         """HTML for notebooks: the latencies, with their bands."""
         banded = bool(len(self.replicates["mean"]))

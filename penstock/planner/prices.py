@@ -31,12 +31,15 @@ class Prices:
 
     def per_second(self, prediction: Prediction) -> float:
         """The cost per second, c1 L + c2 T."""
-        return self.holding * prediction.backlog + self.transfer * prediction.batches_per_day / DAY_S
+        return sum(self._parts(prediction))
+
+    def _parts(self, prediction: Prediction) -> tuple[float, float]:
+        """The cost per second of rows that wait, and that of micro-batches."""
+        return self.holding * prediction.backlog, self.transfer * prediction.batches_per_day / DAY_S
 
     def shown(self, prediction: Prediction) -> str:
         """The two parts of the cost and their sum, in words."""
-        held = self.holding * prediction.backlog
-        moved = self.transfer * prediction.batches_per_day / DAY_S
+        held, moved = self._parts(prediction)
         return f"{held:.3g} a second for rows that wait and {moved:.3g} for micro-batches, {held + moved:.3g} together"
 
     def to_json(self) -> dict[str, float]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.planner.spread import robust_spread
 from penstock.runs.record import Record
 
 Real = NDArray[np.float64]
@@ -37,7 +38,7 @@ LATE_S = 0.5
 LEAST_DIVISOR_S, MOST_TRIGGERS = 1.0, 400
 """The shortest trigger interval that is inferred, in seconds, as any starts fit a finer grid; the most triggers of which only
 one may find rows."""
-GRID_S, POLLED_S, MAD = (0.005, 0.06), (0.001, 0.015), 1.4826
+GRID_S, POLLED_S = (0.005, 0.06), (0.001, 0.015)
 """How far before and after Spark's grid the starts of a trigger lie, at most; the spread of starts that waited for rows, in
 standard deviations; the standard deviation of a normal distribution over its median absolute deviation."""
 ROUND_S = (3600, 600, 300, 60, 30, 10, 5, 1, 0.5, 0.25, 0.1, 0.05, 0.01)
@@ -329,7 +330,7 @@ def _polled(starts: Real, interval: float) -> bool:
     turns = np.append(0.0, np.cumsum(np.round(np.diff(starts) / interval)))  # the interval is rounded, and would drift
     slope, phase = np.polyfit(turns, starts - starts[0], 1)
     off = starts - starts[0] - slope * turns - phase
-    spread = float(np.median(np.abs(off))) * MAD
+    spread = robust_spread(off, about=0.0)
     early, late = GRID_S
     on_grid = float(np.mean(np.mod(starts + early, interval) < early + min(late, interval / 10))) > 0.5
     return not on_grid and POLLED_S[0] < spread < POLLED_S[1]

@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.planner.durations import DurationModel
 from penstock.planner.series import Real, Series
+from penstock.planner.spread import robust_spread
 
 RELAXATIONS_S = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Relaxation times of the speed that are tried; the likeliest one is used."""
@@ -90,5 +91,4 @@ def _filtered(logs: Real, times: Real, usual: float, noise: float, relaxation: f
 
 
 def _spread(values: Real) -> float:
-    """Robust standard deviation about 0."""
-    return max(1.4826 * float(np.median(np.abs(values))), 1e-3)
+    return max(robust_spread(values, about=0.0), 1e-3)

@@ -258,7 +258,7 @@ def choose(calibration: Calibration, target: Target, what_if: Setting | None = N
         fine: also search between the round trigger intervals for the longest that meets the target, within 2%.
     """
     base = calibration.complete(what_if)
-    today = _predicted(calibration, base)
+    today = predicted(calibration, base)
     tried = list(_tried(calibration, base, target))
     chosen, sure = _chosen(calibration, tried, target)
     answer = Tuning(target, {}, today, chosen, True, (), sure, "", None, None, tuple(tried))
@@ -307,7 +307,7 @@ def _longest(calibration: Calibration, chosen: Prediction, target: Target) -> Pr
     return chosen
 
 
-def _predicted(calibration: Calibration, setting: Setting, replicates: int | None = None) -> Prediction | None:
+def predicted(calibration: Calibration, setting: Setting, replicates: int | None = None) -> Prediction | None:
     """A prediction; None where the query does not keep up."""
     try:
         return calibration.predict(setting) if replicates is None else calibration.predict(setting, replicates=replicates)
@@ -319,7 +319,7 @@ def _tried(calibration: Calibration, base: Setting, target: Target) -> Iterable[
     """Predictions without bands, for trigger intervals from 0 to beyond the target."""
     for trigger in STEPS:
         if trigger <= 1.5 * target.seconds + 1:
-            prediction = _predicted(calibration, replace(base.ungated(), trigger=float(trigger)), 0)
+            prediction = predicted(calibration, replace(base.ungated(), trigger=float(trigger)), 0)
             if prediction is not None:
                 yield prediction
 
@@ -374,7 +374,7 @@ def _missing(calibration: Calibration, base: Setting, tried: list[Prediction], t
     else:
         reason = f"the best that a trigger can reach is a {target.name} of {best:.2f} s (predicted)"
     for times in (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64):
-        faster = _predicted(calibration.faster(times), replace(base, trigger=0.0), 0)
+        faster = predicted(calibration.faster(times), replace(base, trigger=0.0), 0)
         if faster is not None and getattr(faster, target.name) <= target.seconds:
             return (
                 f"No trigger meets the target: {reason}. About {times:g} times the cores would, if the time spent per row "
@@ -402,7 +402,7 @@ def _holds_until(calibration: Calibration, setting: Setting, target: Target) -> 
     high = low
     for _ in range(12):
         high *= 2
-        prediction = _predicted(calibration, replace(setting, rate=high), 0)
+        prediction = predicted(calibration, replace(setting, rate=high), 0)
         if prediction is None or getattr(prediction, target.name) > target.seconds:
             break
         low = high
@@ -410,7 +410,7 @@ def _holds_until(calibration: Calibration, setting: Setting, target: Target) -> 
         return low
     while high > 1.02 * low:
         middle = float(np.sqrt(low * high))
-        prediction = _predicted(calibration, replace(setting, rate=middle), 0)
+        prediction = predicted(calibration, replace(setting, rate=middle), 0)
         if prediction is None or getattr(prediction, target.name) > target.seconds:
             high = middle
         else:

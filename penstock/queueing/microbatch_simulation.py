@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
+from penstock.queueing.cost import cost_per_second
 from penstock.queueing.distribution import Deterministic, Distribution, Exponential
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate, warm_up
 from penstock.queueing.simulation import Pool, Progress, require_same_mean
@@ -57,9 +58,9 @@ class MicroBatchSimulation:
 
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
         """Cost per second: ``holding_cost`` per row and second (by Little's law) plus ``transfer_cost`` per batch."""
-        rows = self.mean_latency.value * self.rows_per_batch.value * self.batches_per_second.value
-        holding = parameter.rate("holding_cost", holding_cost, zero=True)
-        return holding * rows + parameter.rate("transfer_cost", transfer_cost, zero=True) * self.batches_per_second.value
+        batches = self.batches_per_second.value
+        rows = self.mean_latency.value * self.rows_per_batch.value * batches
+        return cost_per_second(rows, batches, holding_cost, transfer_cost)
 
 
 def simulate_micro_batches(

@@ -20,6 +20,7 @@ from scipy.special import gammaincc, gammainccinv, pdtr
 
 from penstock.errors import NotSolvableError
 from penstock.queueing import parameter
+from penstock.queueing.cost import cost_per_second
 from penstock.queueing.distribution import nodes
 
 if TYPE_CHECKING:
@@ -80,9 +81,7 @@ class MicroBatchState:
 
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
         """Cost per second, equation (2): ``holding_cost`` per row and second plus ``transfer_cost`` per batch."""
-        holding = parameter.rate("holding_cost", holding_cost, zero=True)
-        per_batch = parameter.rate("transfer_cost", transfer_cost, zero=True)
-        return holding * self.mean_rows + per_batch * self.batches_per_second
+        return cost_per_second(self.mean_rows, self.batches_per_second, holding_cost, transfer_cost)
 
     def survival(self, t: float) -> float:
         """P(a row's latency exceeds t seconds).

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
+from penstock.queueing.cost import cost_per_second
 from penstock.queueing.distribution import Distribution, Exponential, Recorded, is_distribution
 from penstock.queueing.estimate import Estimate, mean_estimate, quantile_estimate, ratio_estimate, warm_up
 
@@ -65,10 +66,7 @@ class Simulation:
 
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
         """C = c1 L + c2 T, equation (2)."""
-        holding = parameter.rate("holding_cost", holding_cost, zero=True)
-        return holding * self.mean_jobs.value + parameter.rate("transfer_cost", transfer_cost, zero=True) * (
-            self.transfers_per_second.value
-        )
+        return cost_per_second(self.mean_jobs.value, self.transfers_per_second.value, holding_cost, transfer_cost)
 
 
 class Pool:
@@ -258,6 +256,8 @@ class _Done(NamedTuple):
 @njit(cache=True)
 def _run(rules, draws, state, arrivals, measured):  # type: ignore[no-untyped-def]
     """Go on until a pool of draws is used up, the ring buffer ``arrivals`` is full, or all jobs are done; say which."""
+    # One long function: with a function for each kind of event, which change arrays and no variables, it took 2 to 3 times as
+    # long (5 servers, 1,000,000 jobs each).
     size, timer_mode, timer_at_once, instant = rules
     interarrivals, services, transfers, timers, used = draws
     clock, counts, remaining = state

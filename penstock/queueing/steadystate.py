@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.queueing import parameter
 from penstock.queueing.boundary import Boundary, solve_boundary
+from penstock.queueing.cost import cost_per_second
 from penstock.queueing.joint import Joint, joint_distribution
 from penstock.queueing.moments import Moments
 from penstock.queueing.response import ResponseTime
@@ -94,10 +94,7 @@ class SteadyState:
             holding_cost: c1, per job and second.
             transfer_cost: c2, per transfer.
         """
-        holding = parameter.rate("holding_cost", holding_cost, zero=True)
-        return holding * self.mean_jobs + parameter.rate("transfer_cost", transfer_cost, zero=True) * (
-            self.transfers_per_second
-        )
+        return cost_per_second(self.mean_jobs, self.transfers_per_second, holding_cost, transfer_cost)
 
     def plot(self) -> "Plot":
         """Plot the response time's distribution, as a matplotlib figure that a notebook shows.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.app.element import Element, overrides
+from penstock.app.element import Element, ProcessingElement, overrides
 from penstock.app.stream import Stream
 from penstock.errors import EmissionError
 from penstock.kinds.defaults import maker
@@ -15,9 +15,9 @@ from penstock.runtime.codec import Codec
 from penstock.runtime.compiling.function import CompiledFunction
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.events import EventBatch
-from penstock.runtime.letters import FAULTS, DeadLetters
+from penstock.runtime.letters import FAULTS, DeadLetters, Failure
 from penstock.runtime.lineage import Lineage, LineageColumns
-from penstock.runtime.log import AtWork, Lines, working
+from penstock.runtime.log import AtWork, working
 from penstock.runtime.places import handed_to
 from penstock.runtime.tally import Tally
 from penstock.runtime.wiring import Wiring
@@ -32,81 +32,93 @@ def run_event_body(
         handed: copies of the events, which the element may change.
     """
     tally.come(handed_to(element.name), batch.lineage)
-    emitter = Emitter(element, wiring, batch.lineage, tally.partition)
-    if (compiled := wiring.compiled(element)) is not None and (call := compiled.bound(emitter.puts())) is not None:
-        return _run_compiled(element, compiled, call, emitter, batch, handed, wiring, tally, letters)
-    instance = maker(element.prototype)() if element.prototype else None
-    handle = instance.on_event if instance else element.body
-    events, counted = batch.events(wiring), tally.element(element.name)
-    rows: Iterable[int] = range(len(events))
-    with working(AtWork(tally.log, element.name)):
-        element.prepare()
-        if element.asynchronous:
-            with counted.timed_together(len(events)):  # make all calls first; the loop below takes their outcomes
-                handle, handed = CallOutcome.get, _outcomes(element, handle, handed, tally.log, emitter)
-        else:
-            rows = counted.timed(range(len(events)))
-        for row in rows:
-            try:
-                emissions = emitter.collect(handle(handed[row]))
-            except FAULTS as error:
-                letters.write(element.name, batch.stream, events[row], error, batch.lineage.row(row))
+    return _EventBody(element, batch, handed, wiring, tally, letters).call()
+
+
+class _EventBody:
+    """The calls of a keyless element of the event dialect on a batch; see `run_event_body`."""
+
+    def __init__(
+        self, element: Element, batch: EventBatch, handed: list[Any], wiring: Wiring, tally: Tally, letters: DeadLetters
+    ) -> None:
+        self._element, self._batch, self._handed, self._wiring = element, batch, handed, wiring
+        self._tally, self._counted, self._letters = tally, tally.element(element.name), letters
+        self._emitter = Emitter(element, wiring, batch.lineage, tally.partition)
+
+    def call(self) -> list[EventBatch]:
+        """Call the element on each event, and write a dead letter where that fails; returns its emissions."""
+        compiled = self._wiring.compiled(self._element)
+        call = None if compiled is None else compiled.bound(self._emitter.puts())
+        with working(AtWork(self._tally.log, self._element.name)):
+            self._element.prepare()
+            if compiled is not None and call is not None:
+                self._call_compiled(compiled, call)
             else:
-                if emissions:
-                    emitter.add(emissions, row)
-        if instance is not None and element.prototype and overrides(element.prototype, "on_batch"):
-            # What on_batch emits has no single cause, and counts as born with the latest event.
-            born = int(batch.lineage.born.max())
-            try:
-                emitter.add_uncaused(emitter.collect(instance.on_batch()), born)
-            except FAULTS as error:
-                letters.write(element.name, batch.stream, None, error, Lineage.uncaused(born, tally.partition))
-    return list(emitter.batches())
+                self._call_each()
+        return list(self._emitter.batches())
 
-
-def _run_compiled(
-    element: Element,
-    compiled: CompiledFunction,
-    call: Callable[[Any], Any],
-    emitter: Emitter,
-    batch: EventBatch,
-    handed: list[Any],
-    wiring: Wiring,
-    tally: Tally,
-    letters: DeadLetters,
-) -> list[EventBatch]:
-    """Call a compiled function on each event; returns the events that it has put into its streams."""
-    ends: dict[Stream[Any], list[int]] = {stream: [] for stream in element.emits}
-    emitted = [(events, ends[stream]) for stream, events in emitter.emitted.items()]
-    with working(AtWork(tally.log, element.name)):
-        element.prepare()
-        for row in tally.element(element.name).timed(range(len(handed))):
+    def _call_compiled(self, compiled: CompiledFunction, call: Callable[[Any], Any]) -> None:
+        """Call a compiled function, which puts its events into its streams, on each event."""
+        ends: dict[Stream[Any], list[int]] = {stream: [] for stream in self._element.emits}
+        emitted = [(events, ends[stream]) for stream, events in self._emitter.emitted.items()]
+        handed = self._handed
+        for row in self._counted.timed(range(len(handed))):
             try:
                 call(handed[row])
             except FAULTS as error:
                 for events, so_far in emitted:
                     del events[so_far[-1] if so_far else 0 :]
-                event, lineage = batch.events(wiring)[row], batch.lineage.row(row)
-                letters.write(element.name, batch.stream, event, compiled.failure(error), lineage)
+                self._fail(row, compiled.failure(error))
             for events, so_far in emitted:
                 so_far.append(len(events))
-    emitter.caused(ends)
-    return list(emitter.batches())
+        self._emitter.caused(ends)
 
+    def _call_each(self) -> None:
+        element, emitter, handed = self._element, self._emitter, self._handed
+        instance = maker(element.prototype)() if element.prototype else None
+        handle = instance.on_event if instance else element.body
+        rows: Iterable[int] = range(len(handed))
+        if element.asynchronous:
+            with self._counted.timed_together(len(handed)):  # make all calls first; the loop below takes their outcomes
+                handle, handed = CallOutcome.get, self._outcomes(handle)
+        else:
+            rows = self._counted.timed(range(len(handed)))
+        for row in rows:
+            try:
+                emissions = emitter.collect(handle(handed[row]))
+            except FAULTS as error:
+                self._fail(row, error)
+            else:
+                if emissions:
+                    emitter.add(emissions, row)
+        if instance is not None and element.prototype and overrides(element.prototype, "on_batch"):
+            self._end_batch(instance)
 
-def _outcomes(
-    element: Element, call: Callable[[Any], Any], events: list[Any], log: Lines, emitter: Emitter
-) -> list[CallOutcome]:
-    """Make an asynchronous call for each event, as many concurrently as the element allows; returns their outcomes."""
-    assert element.timeout is not None
-    outcomes: list[Any] = [None] * len(events)
+    def _end_batch(self, instance: ProcessingElement) -> None:
+        """Call ``on_batch``. What it emits has no single cause, and counts as born with the latest event."""
+        born = int(self._batch.lineage.born.max())
+        try:
+            self._emitter.add_uncaused(self._emitter.collect(instance.on_batch()), born)
+        except FAULTS as error:
+            origin = Lineage.uncaused(born, self._tally.partition)
+            self._letters.write(self._element.name, self._batch.stream, None, error, origin)
 
-    async def handle(row: int, timeout: float = element.timeout) -> None:
-        with working(AtWork(log, element.name)):
-            outcomes[row] = await outcome(call, events[row], timeout, emitter.checked)
+    def _fail(self, row: int, error: Failure | BaseException) -> None:
+        event = self._batch.events(self._wiring)[row]
+        self._letters.write(self._element.name, self._batch.stream, event, error, self._batch.lineage.row(row))
 
-    run(side_by_side((partial(handle, row) for row in range(len(events))), element.concurrency))
-    return outcomes
+    def _outcomes(self, call: Callable[[Any], Any]) -> list[CallOutcome]:
+        """Make an asynchronous call for each event, as many concurrently as the element allows; returns their outcomes."""
+        element, events, log = self._element, self._handed, self._tally.log
+        assert element.timeout is not None
+        outcomes: list[Any] = [None] * len(events)
+
+        async def handle(row: int, timeout: float = element.timeout) -> None:
+            with working(AtWork(log, element.name)):
+                outcomes[row] = await outcome(call, events[row], timeout, self._emitter.checked)
+
+        run(side_by_side((partial(handle, row) for row in range(len(events))), element.concurrency))
+        return outcomes
 
 
 def run_batch_body(

@@ -88,11 +88,8 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
         for statement in snapshot["causes"]:
             if statement["fault"]:
                 cause.add_metric([run, statement["kind"]], 1.0)
-        for name in QUANTILES if snapshot["today"] else ():
-            low, high = snapshot["today"]["bands"][name]
-            for edge, value in (("expected", snapshot["today"][name]), ("low", low), ("high", high)):
-                if value is not None:
-                    expected.add_metric([run, name, edge], value)
+        for name, edge, value in _expected(snapshot["today"]):
+            expected.add_metric([run, name, edge], value)
         for series in snapshot["series"]:
             at, p50, p95, p99, _, lasted, _ = series["rows"][-1]
             commit.add_metric([run, series["group"]], at)
@@ -107,6 +104,16 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
                     family.add_metric([run, name], element[field] / (1e6 if field == "service_us" else 1))
     yield from (events, queued, lag, batches, rate, trigger, cause, expected, measured, duration, commit)
     yield from (family for family, _ in elements)
+
+
+def _expected(today: Mapping[str, Any] | None) -> Iterator[tuple[str, str, float]]:
+    """Yield the expected latencies and their bands, as far as they are known: quantile, edge and value."""
+    for name in QUANTILES if today else ():
+        assert today is not None
+        low, high = today["bands"][name]
+        for edge, value in (("expected", today[name]), ("low", low), ("high", high)):
+            if value is not None:
+                yield name, edge, value
 
 
 def _element_families() -> Iterator[tuple[CounterMetricFamily | GaugeMetricFamily, str]]:
