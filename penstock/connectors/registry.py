@@ -155,16 +155,22 @@ def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> 
         ConfigurationError: a URI is invalid, or two sinks share a place.
         SinkError: a place cannot be written.
     """
-    bound: dict[str, BoundSink] = {}
-    owners: dict[str, str] = {}
-    for sink in sinks:
-        bound[sink.name] = bound_sink = _bind_sink(sink, uris.get(sink.name), SinkContext(absolute(output / sink.name)))
-        other = owners.setdefault(bound_sink.spot, sink.name) if bound_sink.place else sink.name
-        if other != sink.name:
-            raise ConfigurationError(
-                f"The sinks {other} and {sink.name} both write to {bound_sink.place}: give each a place of its own."
-            )
+    bound = {sink.name: _bind_sink(sink, uris.get(sink.name), SinkContext(absolute(output / sink.name))) for sink in sinks}
+    refuse_shared(bound)
     return bound
+
+
+def refuse_shared(sinks: Mapping[str, BoundSink]) -> None:
+    """Refuse two sinks that share a place. What a place is called may be known only once it has been claimed.
+
+    Raises:
+        ConfigurationError: names the two.
+    """
+    owners: dict[str, str] = {}
+    for name, sink in sinks.items():
+        other = owners.setdefault(sink.spot, name) if sink.place else name
+        if other != name:
+            raise ConfigurationError(f"The sinks {other} and {name} both write to {sink.place}: give each a place of its own.")
 
 
 def _bind_sink(sink: Sink, given: str | None, context: SinkContext) -> BoundSink:

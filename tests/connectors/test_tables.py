@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock.app.stream import Sink, Stream
-from penstock.connectors.registry import bind_sinks
+from penstock.connectors.registry import bind_sinks, refuse_shared
 from penstock.connectors.tables.postgresql import Postgres
 from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.event import Event
@@ -174,6 +174,31 @@ def test_two_sinks_of_one_table_are_refused(database, tmp_path):
     sinks = [Sink("A", stream, f"{database[0]}?table=t"), Sink("B", stream, f"{database[0]}?table=t")]
     with pytest.raises(ConfigurationError, match="both write to table t"):
         bind_sinks(sinks, {}, tmp_path)
+
+
+OTHER_SPELLINGS = {
+    "schema": lambda uri, table: f"{uri}?table=public.{table}",
+    "host": lambda uri, table: f"{uri.replace('127.0.0.1', 'localhost')}?table={table}",
+}
+
+
+@pytest.mark.parametrize("spelling", OTHER_SPELLINGS)
+def test_a_table_in_postgresql_is_one_however_it_is_addressed(postgres, tmp_path, spelling):
+    """Two sinks of a run, and sinks of two runs; capitals and dots in names are those of other tables."""
+    table = f"t{time.time_ns()}"
+    other = OTHER_SPELLINGS[spelling](postgres.uri, table)
+    assert other != f"{postgres.uri}?table={table}"
+    stream = Stream("S", Total)
+    sinks = [Sink("A", stream, f"{postgres.uri}?table={table}"), Sink("B", stream, other)]
+    sinks.append(Sink("C", stream, f"{postgres.uri}?table={table.upper()}"))
+    run = bind_sinks(sinks, {}, tmp_path)
+    for sink in run.values():
+        sink.claim("r1", ())
+    with pytest.raises(ConfigurationError, match=f"The sinks A and B both write to table .*{table}"):
+        refuse_shared(run)
+    refuse_shared({name: run[name] for name in "AC"})
+    with pytest.raises(SinkError, match="not of this run"):
+        bound(other, Total, tmp_path).claim("r2", ())
 
 
 @pytest.mark.parametrize("moment", ["before", "copy", "commit"])

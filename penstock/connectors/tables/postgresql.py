@@ -64,6 +64,18 @@ WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """Selects for each column its name, its type, the base type if that is a domain, and whether it is an enumeration; is NOT NULL;
 has a default or is an identity; is always generated; and the table has a BEFORE INSERT trigger, which may fill the column."""
 
+IN_STATEMENTS = (
+    "CASE WHEN strpos({0}, '.') = 0 THEN quote_ident({0}) ELSE "
+    "quote_ident(regexp_replace({0}, '[.][^.]*$', '')) || '.' || quote_ident(regexp_replace({0}, '^.*[.]', '')) END"
+)
+"""SQL for a table's name as it is written in statements, as `Postgres.quoted` has it."""
+
+FOUND = """
+SELECT format('table %%s of %%s, of the server that was started at %%s', coalesce(to_regclass(%s)::oid::text, %s),
+    current_database(), pg_postmaster_start_time())
+"""
+"""Selects a name of a table that does not depend on how it, or its server, is addressed."""
+
 VARCHAR = re.compile(r"character varying\((\d+)\)")
 """A type with a length: PostgreSQL refuses longer texts, unless only blanks exceed the length, which it cuts."""
 
@@ -102,7 +114,10 @@ class Postgres:
     nested = "jsonb"
     mark = "%s"
     nan_is_null = False
-    named = "name = %s"
+    named = (  # `t` is `public.t` where the search path says so
+        f"(SELECT name = asked OR to_regclass({IN_STATEMENTS.format('name')}) = to_regclass({IN_STATEMENTS.format('asked')}) "
+        "FROM (SELECT %s::text AS asked) AS one)"
+    )
 
     def __init__(self, uri: Uri) -> None:
         options = {name: value for name, value in uri.options.items() if name not in ("table", "fresh")}
@@ -119,6 +134,11 @@ class Postgres:
 
     def spot(self, table: str) -> str:
         return f"{table} of {self.place}"
+
+    def found(self, cursor: Cursor, table: EventTable) -> str:
+        cursor.execute(FOUND, (table.quoted, table.quoted))
+        (found,) = cursor.fetchone()
+        return str(found)
 
     def is_there(self) -> bool:
         return True

@@ -101,6 +101,9 @@ class Database(Protocol):
     def spot(self, table: str) -> str:
         """Return the one name of a table that all its spellings share."""
 
+    def found(self, cursor: Cursor, table: "EventTable") -> str:
+        """Return the one name that an existing table has, however it and its database are addressed."""
+
     def type_of(self, kind: Kind) -> str:
         """Return the type of a column that holds values of a kind."""
 
@@ -203,7 +206,7 @@ class TableSink(BoundSink):
     def __init__(self, sink: Sink, database: Database, name: str | None, files: SinkFiles, fresh: str | None = None) -> None:
         self.files, self.uri, self._fresh, self._run = files, database.uri, fresh, ""
         self.place, self.keeps_last = f"table {name or sink.name} of {database.place}", bool(sink.key)
-        self._has_answered = False
+        self._has_answered, self._found = False, ""
         self._database, self._codec = database, Codec(sink.stream.event_type)
         self._table = EventTable(name or sink.name, sink.stream.event_type, sink.key, database)
         annotations = field_types(sink.stream.event_type, annotated=True)
@@ -225,7 +228,7 @@ class TableSink(BoundSink):
 
     @property
     def spot(self) -> str:
-        return self._database.spot(self._table.name)
+        return self._found or self._database.spot(self._table.name)
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         """Check the table; neither the database, the table nor the books are created, and all of them may be missing."""
@@ -236,6 +239,7 @@ class TableSink(BoundSink):
         """Claim the table, and create it if there is none; an existing one must have a column for each field of the event."""
         self._database.release({run, *discarded})
         self._again(lambda cursor: self._claim(cursor, run, discarded))
+        self._found = self._again(lambda cursor: self._database.found(cursor, self._table), reading=True)
         self._run = run
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:

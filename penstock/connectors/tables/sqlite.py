@@ -55,6 +55,9 @@ class Sqlite:
     def spot(self, table: str) -> str:
         return f"{table.lower()} of {real(self._path)}"
 
+    def found(self, cursor: Cursor, table: EventTable) -> str:
+        return self.spot(table.name)
+
     def is_there(self) -> bool:
         return self._path.exists()
 

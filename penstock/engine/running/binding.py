@@ -20,7 +20,7 @@ from penstock.connectors.files.hop import HopSource
 from penstock.connectors.files.sink import DirectorySink
 from penstock.connectors.files.source import misread
 from penstock.connectors.kafka.place import JARS, KafkaPlace
-from penstock.connectors.registry import bind_sinks, bind_source, jars
+from penstock.connectors.registry import bind_sinks, bind_source, jars, refuse_shared
 from penstock.connectors.sink import BoundSink, Refusals
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
@@ -225,6 +225,7 @@ class Binding:
             # A sink claimed by an earlier start discards nothing more, wherever --sink leads, unless its place may be shared.
             claimed_before = bool(sink.place) and sink.files.name in known
             sink.claim(recording.manifest.run, () if claimed_before else recording.manifest.discarded)
+        refuse_shared(self.sinks)
         self._note_start(resumed=resumed)
         return resumed
 
