@@ -17,7 +17,7 @@ from support import deliver_at_once
 from test_delta import EVERYTHING, Durations, Everything, Perhaps, staged
 
 from penstock.app.stream import Sink, Stream
-from penstock.connectors.registry import bind_sinks
+from penstock.connectors.registry import bind_sinks, refuse_shared
 from penstock.connectors.tables import iceberg
 from penstock.errors import ConfigurationError, SinkError
 from penstock.runtime.codec import Codec
@@ -62,6 +62,18 @@ def test_events_of_all_types_come_back(tmp_path, key):
     sink.deliver("main", 1, staged(sink, EVERYTHING[2:]))
     same_key = len({tuple(getattr(event, name) for name in key) for event in EVERYTHING}) == 1 and key
     assert sorted(sink.read(), key=lambda event: event.Key) == EVERYTHING[2 if same_key else 0 :]
+
+
+def test_a_table_is_one_however_its_catalog_is_spelled(tmp_path):
+    """Two sinks of one run would take each other's batches for their own."""
+    sinks = {
+        "A": claimed(tmp_path),
+        "B": claimed(tmp_path, options=f"&catalog.uri=sqlite:///{tmp_path}/./lake.sqlite"),
+        "C": claimed(tmp_path, name="results.others"),
+    }
+    with pytest.raises(ConfigurationError, match=r"The sinks A and B both write to iceberg:lake/results\.samples"):
+        refuse_shared(sinks)
+    refuse_shared({name: sinks[name] for name in "AC"})
 
 
 def test_other_programs_read_the_table(tmp_path):

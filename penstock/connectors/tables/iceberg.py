@@ -76,7 +76,11 @@ class IcebergSink(LakeSink[Table]):
 
     def __init__(self, sink: Sink, at: IcebergPlace, files: SinkFiles, kept_s: float, fresh: str | None) -> None:
         super().__init__(sink, str(at), at.place, files, fresh)
-        self._at, self._kept_s = at, kept_s
+        self._at, self._kept_s, self._found = at, kept_s, ""
+
+    @property
+    def spot(self) -> str:
+        return self._found or self.place
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """Claim the table, and create it if there is none; an existing one must have a column for each field of the event."""
@@ -85,7 +89,7 @@ class IcebergSink(LakeSink[Table]):
             owner = self._refuse(table, run, discarded)
             if owner != run:
                 self._take(table, run, emptied=owner in discarded and self._fresh != "keep")
-        self._run = run
+        self._run, self._found = run, f"table {table.metadata.table_uuid}"
 
     def reached(self, group: str) -> int | None:
         with self._explained():
