@@ -6,7 +6,8 @@ process, so that an application's clients keep their connections across micro-ba
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from functools import lru_cache
 from inspect import isasyncgen
 from threading import Thread
@@ -77,12 +78,18 @@ async def _outcome(call: Callable[[Any], Any], event: Any, timeout: float, check
     try:
         async with asyncio.timeout(timeout) as limit:
             returned = call(event)
-            return CallOutcome([checked(emission) async for emission in returned] if isasyncgen(returned) else await returned)
+            return CallOutcome(await _all_of(returned, checked) if isasyncgen(returned) else await returned)
     except TimeoutError as error:
         late = TimeoutError(f"it took longer than {timeout:g} s, which is the timeout= of the element")
         return CallOutcome(None, late if limit.expired() else error)
     except (Exception, SystemExit) as error:
         return CallOutcome(None, error)
+
+
+async def _all_of(emitted: AsyncGenerator[Any, Any], checked: Callable[[Any], Emission]) -> list[Emission]:
+    """Check all that a generator yields. One that yields what is refused is closed at once, as it may hold a lock."""
+    async with aclosing(emitted):
+        return [checked(emission) async for emission in emitted]
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:

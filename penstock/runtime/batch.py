@@ -32,8 +32,8 @@ class Batch:
         self.failed: dict[int, Failure | None] = dict.fromkeys(late)
         """Why events were not applied, by row; None for late events, which have been dealt with already."""
         self.saved: dict[bytes, Saved] = {}
-        self.without_result: set[int] = set()
-        """Rows of events that were applied without the result that they made due."""
+        self.without_result: dict[int, Failure] = {}
+        """Rows of events that were applied without the result that they made due, and why that failed."""
 
     @cached_property
     def identities(self) -> list[bytes]:

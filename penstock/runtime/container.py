@@ -101,8 +101,7 @@ class Container:
 
     def _apply_each(self, batch: Batch, rows: Sequence[int]) -> None:
         """Apply the events of some rows one by one."""
-        delivery = batch.delivery
-        late, events, lineage = batch.late, batch.events_of(rows), delivery.lineage
+        late, events = batch.late, batch.events_of(rows)
         live, context, identities = self._live, self._context, batch.identities
         collect, add, timers, saved = self._emitter.collect, self._emitter.add, self._has_timers, batch.saved
         work = self._work
@@ -113,16 +112,16 @@ class Container:
             instance = live[identity]
             if timers:
                 context.due = instance.due
+            counted = context.late_in_part
             try:
                 emissions = collect(instance.state.on_event(events[row]))
             except LateEventError as error:  # raised by a window before it changes any state
-                self._latecomers.refuse(row, error, lineage, delivery.row)
-                late.add(row)
-                batch.failed[row] = None
+                self._refuse_late(row, error)
                 continue
             except FAULTS as error:  # the hook may have changed the state half way
+                context.late_in_part = counted
                 self._restore(identity, row)
-                retried = self._without_result(identity, row, error, lineage)
+                retried = self._without_result(identity, row, error)
                 if retried is None:
                     batch.failed[row] = Failure.of(error)
                     continue
@@ -133,6 +132,13 @@ class Container:
                 add(emissions, row)
             if saved and identity in saved:
                 saved[identity].since.append(row)
+
+    def _refuse_late(self, row: int, error: LateEventError) -> None:
+        """Treat an event as its source's policy for late events says."""
+        batch = self._batch
+        self._latecomers.refuse(row, error, batch.delivery.lineage, batch.delivery.row)
+        batch.late.add(row)
+        batch.failed[row] = None
 
     def _apply_together(self, batch: Batch, part: slice) -> list[int]:
         """Apply all events of a part that can be applied together; returns the rows that remain to be applied one by one."""
@@ -160,7 +166,7 @@ class Container:
         """Apply one instance's events in turn. Its state is saved after each, so that a failure never replays earlier events
         and their asynchronous calls.
         """
-        batch, key, instance = self._batch, self._live[identity].state.key, self._live[identity]
+        batch, instance = self._batch, self._live[identity]
         before, timeout = self._instances.encode(instance), self.element.timeout
         assert timeout is not None
         with working(self._work.of(identity)):
@@ -175,7 +181,7 @@ class Container:
                     batch.failed[row] = Failure.of(error)
                     instance = self._instances.decode(before)
                     instance.touched = self._context.now  # a key lives on by an event that fails, too
-                    self._instances.adopt(identity, key, instance)
+                    self._instances.adopt(identity, instance)
                 else:
                     before, applied[row] = self._instances.encode(instance), emissions
         instance.state._context = self._context
@@ -202,27 +208,23 @@ class Container:
         """Replace each settled instance by a decoded copy of its encoded state, so that nothing outside the state survives."""
         for identity, content in self._instances.settled.items():
             if identity in self._live:
-                self._instances.adopt(identity, self._live[identity].state.key, self._instances.decode(content))
+                self._instances.adopt(identity, self._instances.decode(content))
 
-    def _without_result(
-        self, identity: bytes, row: int, error: BaseException, lineage: LineageColumns
-    ) -> Sequence[Emission] | None:
-        """Apply a failed event without the result that it made due, and write a dead letter for that result.
+    def _without_result(self, identity: bytes, row: int, error: BaseException) -> Sequence[Emission] | None:
+        """Apply a failed event without the result that it made due, which becomes a dead letter.
 
         Returns the emissions, or None where the event itself is at fault; the instance is then as it was before the event.
         """
         state = self._live[identity].state
         if not (isinstance(state, Stepwise) and state.would_say()):
             return None
-        self._batch.without_result.add(row)
+        self._batch.without_result[row] = Failure.of(error)
         try:
-            emissions = self._again(identity, row)
+            return self._again(identity, row)
         except FAULTS:
-            self._batch.without_result.remove(row)
+            del self._batch.without_result[row]
             self._restore(identity, row)
             return None
-        self._stage.letters.write_uncaused(self.element, error, int(lineage.born[row]))
-        return emissions
 
     def _note_touched(self) -> dict[bytes, int]:
         """Record the birth of each instance's last applied event; returns the row of that event, by identity."""
@@ -244,6 +246,8 @@ class Container:
 
     def _write_failed(self) -> None:
         delivery = self._batch.delivery
+        for row, of_result in sorted(self._batch.without_result.items()):
+            self._stage.letters.write_uncaused(self.element, of_result, int(delivery.lineage.born[row]))
         for row, failure in sorted(self._batch.failed.items()):
             if failure is not None:
                 stream, origin = delivery.streams[row], delivery.lineage.row(row)
@@ -318,13 +322,13 @@ class Container:
         steps = state.batch_steps() if self._calls_back and isinstance(state, Stepwise) else ()
         for step in steps:
             instance = self._live[identity]
-            before, key = self._instances.encode(instance), instance.state.key
+            before = self._instances.encode(instance)
             self._context.due = instance.due
             try:
                 emissions = self._emitter.collect(instance.state.batch_step(step))
                 self._instances.check_storable(identity, instance)
             except FAULTS as error:
-                self._instances.adopt(identity, key, self._instances.decode(before))
+                self._instances.adopt(identity, self._instances.decode(before))
                 self._live[identity].state.skip_batch_step(step)
                 self._stage.letters.write_uncaused(self.element, error, born)
             else:
@@ -349,7 +353,7 @@ class Container:
         Returns False where the state before ``on_batch`` can be stored: then nothing is replayed, and the instance has that
         state again.
         """
-        batch, key = self._batch, self._live[identity].state.key
+        batch = self._batch
         if self.element.asynchronous:  # the state was checked after each event already
             self._restore(identity, len(batch.delivery))
             return False
@@ -361,24 +365,37 @@ class Container:
         except StateError:
             pass
         self._emitter.drop(rows)
-        self._instances.adopt(identity, key, self._instances.before(identity))
+        self._instances.adopt(identity, self._instances.before(identity))
         for row in rows:
-            if row in batch.late:
-                continue
-            batch.failed.pop(row, None)
-            instance = self._live[identity]
-            before = self._instances.encode(instance)
-            try:
-                emissions = self._again(identity, row)
-                self._instances.check_storable(identity, instance)
-            except FAULTS as error:
-                self._instances.adopt(identity, key, self._instances.decode(before))
-                batch.failed[row] = Failure.of(error)
-            else:
-                instance.due = self._context.due
-                self._emitter.add(emissions, row)
+            if row not in batch.late:
+                batch.failed.pop(row, None)
+                batch.without_result.pop(row, None)
+                self._redo_event(identity, row)
         batch.saved.pop(identity, None)
         return True
+
+    def _redo_event(self, identity: bytes, row: int) -> None:
+        """Apply an event again, and check the state that it leaves; note where it fails."""
+        batch, before = self._batch, self._instances.encode(self._live[identity])
+        for leaves_out in (False, True):
+            try:
+                emissions = self._again(identity, row)
+                self._instances.check_storable(identity, self._live[identity])
+            except FAULTS as error:
+                self._instances.adopt(identity, self._instances.decode(before))
+                state = self._live[identity].state
+                if isinstance(error, LateEventError):
+                    self._refuse_late(row, error)
+                elif not leaves_out and isinstance(state, Stepwise) and state.would_say():
+                    batch.without_result[row] = batch.failed[row] = Failure.of(error)
+                    continue
+                else:
+                    batch.failed[row] = batch.without_result.pop(row, Failure.of(error))
+            else:
+                batch.failed.pop(row, None)
+                self._live[identity].due = self._context.due
+                self._emitter.add(emissions, row)
+            return
 
     @property
     def due(self) -> float | None:
@@ -419,12 +436,12 @@ class Container:
         event that fails only when it is replayed becomes a dead letter, without its emissions.
         """
         batch = self._batch
-        key, saved = self._live[identity].state.key, batch.saved.get(identity)
+        saved = batch.saved.get(identity)
         rows = saved.since if saved else [row for row in batch.rows_of(identity) if row < before and row not in batch.failed]
         is_restored = False
         while not is_restored:
             instance = self._instances.decode(saved.content) if saved else self._instances.before(identity)
-            self._instances.adopt(identity, key, instance)
+            self._instances.adopt(identity, instance)
             is_restored = self._replay(identity, rows)
         instance.touched = self._context.now
         if saved is None or len(rows) * BYTES_PER_REPLAY >= len(saved.content):
@@ -438,7 +455,11 @@ class Container:
             try:
                 self._apply_again(identity, row)
             except FAULTS as error:
-                self._batch.failed[row] = Failure.of(error)
+                if isinstance(error, LateEventError):
+                    self._refuse_late(row, error)
+                else:
+                    self._batch.failed[row] = Failure.of(error)
+                self._batch.without_result.pop(row, None)
                 self._emitter.drop([row])
                 rows.remove(row)
                 return False
@@ -461,5 +482,5 @@ class Container:
             emissions = self._emitter.collect(hook(self._batch.delivery.again(row)))
         finally:
             self._work.muted = False
-        self._context.late_in_part = counted
+            self._context.late_in_part = counted
         return emissions

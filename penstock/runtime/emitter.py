@@ -1,7 +1,8 @@
 """Checks and collects what an element emits while it handles many events."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from inspect import isasyncgen, isawaitable, iscoroutine
+from contextlib import suppress
+from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -50,11 +51,17 @@ class Emitter:
                 self._refuse(result)
             raise
         emissions: list[Emission] = []
-        for emission in emitted:  # each is checked as it comes: the hook may go on to change a list that it has emitted
-            if type(emission) is not Emission or emission.stream not in self._checked:
-                self._refuse(emission)
-            event = self._checked[emission.stream](emission.event)
-            emissions.append(emission if event is emission.event else Emission(emission.stream, event))
+        try:
+            for emission in emitted:  # each is checked as it comes: the hook may go on to change a list that it has emitted
+                if type(emission) is not Emission or emission.stream not in self._checked:
+                    self._refuse(emission)
+                event = self._checked[emission.stream](emission.event)
+                emissions.append(emission if event is emission.event else Emission(emission.stream, event))
+        except Exception:
+            if isgenerator(emitted):  # it may hold a lock, or have set what its `finally` resets
+                with suppress(Exception):
+                    emitted.close()
+            raise
         return emissions
 
     def checked(self, emission: Any) -> Emission:

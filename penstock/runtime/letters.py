@@ -76,7 +76,7 @@ class DeadLetters:
         failure = error if isinstance(error, Failure) else Failure.of(error)
         self._write({"element": element, "stream": stream.name, "event": event}, failure, lineage)
 
-    def write_uncaused(self, element: Element, error: BaseException, born: int, event: Any = None) -> None:
+    def write_uncaused(self, element: Element, error: BaseException | Failure, born: int, event: Any = None) -> None:
         """Write a dead letter for a hook that no single event called, with the event that had waited for it, if any."""
         came_by = (stream for stream in element.inputs if stream.event_type is type(event))
         stream = next(came_by, element.inputs[0])

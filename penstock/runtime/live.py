@@ -58,7 +58,7 @@ class LiveInstances:
         """Load instances from their pages by their identities, or create them on first use."""
         identities = [identity for identity in wanted if identity not in self.live]
         numbers = self.pages.numbers(self.key.hashes(identities)).tolist()
-        header, key_of = self.pages.header, self.key.decode
+        header = self.pages.header
         for identity, number in zip(identities, numbers, strict=True):
             page = self.pages.page(number)
             stored = page.get(identity)
@@ -66,7 +66,7 @@ class LiveInstances:
             if stored is None or self._has_expired(stored):
                 self.made.add(identity)
             page[identity] = entry = self._revive(identity, stored)
-            self.adopt(identity, key_of(identity), entry, page)
+            self.adopt(identity, entry, page)
 
     def read(self, identity: bytes, stored: Any) -> Instance[Any]:
         """Decode a stored instance, also one that an earlier version of the element's code has stored."""
@@ -92,9 +92,9 @@ class LiveInstances:
             return self.decode(settled)
         return self._revive(identity, self.pages.stored(self._number(identity), identity))
 
-    def adopt(self, identity: bytes, key: Any, entry: Instance[Any], page: Page | None = None) -> None:
+    def adopt(self, identity: bytes, entry: Instance[Any], page: Page | None = None) -> None:
         """Make an entry the live one of its instance: bind key and context, and put it on its page."""
-        entry.state.key = key
+        entry.state.key = self.key.decode(identity)
         entry.state._context = self._context
         (self._page_of(identity) if page is None else page)[identity] = self.live[identity] = entry
 

@@ -40,7 +40,9 @@ class Timers:
         self._element, self._instances, self._context, self._clock = element, instances, context, clock
         self._pages, self._live = instances.pages, instances.live
         self._work, self._letters = work, letters
-        self._decode_key, self._hashes = instances.key.decode, instances.key.hashes
+        self._hashes = instances.key.hashes
+        self._exhausted: set[bytes] = set()
+        """Instances that have fired as often as they may, part by part."""
 
     def fire_before_expiry(self, emitter: Emitter) -> None:
         """Fire the timers of expired instances that came due before the expiry, when no micro-batch ran in between."""
@@ -53,7 +55,7 @@ class Timers:
                 entry = decode_shallow(stored)
                 due = entry.next_due
                 if due is not None and self._instances.is_expired(entry) and due <= self._fires_until(entry):
-                    self._instances.adopt(identity, self._decode_key(identity), self._instances.read(identity, stored), page)
+                    self._instances.adopt(identity, self._instances.read(identity, stored), page)
         if self._live:
             with working(self._work):
                 for _ in range(REARMED_AT_MOST):
@@ -82,8 +84,9 @@ class Timers:
             return
         for number in self._pages.due(self._clock):
             self._adopt_all(number)
+        identities = [identity for identity in self._live if identity not in self._exhausted]
         for _ in range(REARMED_AT_MOST):
-            if not self._fire_once(emitter, self._live):
+            if not self._fire_once(emitter, identities):
                 return
 
     def parts(self) -> Iterator[list[int]]:
@@ -112,6 +115,8 @@ class Timers:
         for _ in range(REARMED_AT_MOST):
             if not self._fire_once(emitter, identities):
                 break
+        else:
+            self._exhausted.update(identities)
         for number in numbers:
             self._note_all(number)
             self._instances.put_back(number, held)
@@ -125,7 +130,7 @@ class Timers:
                     self._instances.forget(identity, page)
                 else:
                     entry = self._instances.read(identity, stored)
-                    self._instances.adopt(identity, self._decode_key(identity), entry, page)
+                    self._instances.adopt(identity, entry, page)
 
     def _fire_once(self, emitter: Emitter, identities: Iterable[bytes]) -> bool:
         """Fire the due timers of some instances, the earliest first; returns whether any was due."""
@@ -160,7 +165,7 @@ class Timers:
             if undo is not None:
                 undo()
             else:
-                self._instances.adopt(identity, entry.state.key, self._instances.decode(before))
+                self._instances.adopt(identity, self._instances.decode(before))
             if isinstance(entry.state, Stepwise):
                 self._step_by_step(identity, emitter)
             else:
@@ -178,7 +183,7 @@ class Timers:
                 emissions = emitter.collect(entry.state.step())
                 self._instances.check_storable(identity, entry)
             except FAULTS as error:
-                self._instances.adopt(identity, entry.state.key, self._instances.decode(before))
+                self._instances.adopt(identity, self._instances.decode(before))
                 self._letters.write_uncaused(self._element, error, NONE, self._live[identity].state.skip())
             else:
                 emitter.add_uncaused(emissions, NONE)

@@ -124,9 +124,9 @@ class Spans(Windowed):
 
     def _hand_to_all(self, starts: list[int], event: Any) -> Iterator[Emission]:
         flat = _is_immutable(cast(Any, type(event)))
-        for number, start in enumerate(starts):
-            # Each window gets its own copy: a state may keep the event, and change it.
-            yield from emissions(self._hand(start, copied(event) if number and not flat else event))
+        for number, start in enumerate(starts, 1):
+            # Each window gets its own copy, the last one the event itself: a state may keep the event, and change it.
+            yield from emissions(self._hand(start, event if flat or number == len(starts) else copied(event)))
 
     def _hand(self, start: int, event: Any) -> Emitted:
         part = self.open[start]
