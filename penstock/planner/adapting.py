@@ -385,8 +385,8 @@ class Adapting:
             return self._note(
                 "revert", CHECK, now, decision.before_s, why, decision.expected, came=seen, gates=decision.doors_before
             )
-        predicted = decision.expected.get(name)
-        why = f"{name} came to {came:.2f} s" + (f", and {predicted:.2f} s were expected." if predicted is not None else ".")
+        expected = decision.expected.get(name)
+        why = f"{name} came to {came:.2f} s" + (f", and {expected:.2f} s were expected." if expected is not None else ".")
         return self._note("check", CHECK, now, self._trigger, why, decision.expected, came=seen)
 
     def _note(

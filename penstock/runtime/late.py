@@ -38,7 +38,7 @@ class Latecomers:
         """
         if watermark is None or self._element.judges_lateness:
             return set()
-        late = np.flatnonzero((lineage.time != NONE) & (lineage.time < watermark * 1e6)).tolist()
+        late = np.flatnonzero((lineage.time != NONE) & (lineage.time < of_watermark(watermark))).tolist()
         refused = set()
         for row in late:
             behind = watermark - lineage.time[row] / 1e6

@@ -401,6 +401,19 @@ def test_a_condition_raises_where_python_does(condition: str) -> None:
             assert predicate.holds(columns).tolist() == expected
 
 
+@pytest.mark.parametrize("condition", ["e.number == 9007199254740992.0", "e.number <= e.value", "e.value < e.number"])
+def test_integers_that_are_no_floats_are_compared_by_python(condition: str) -> None:
+    predicate = compile_predicate(made(f"wanted = lambda e: {condition}\n"), kinds_of(Reading))
+    floats = column("float", [9007199254740992.0])
+    for number, fits in ((2**53, True), (2**53 + 1, False), (-(2**53) - 1, False), (-(2**63), False)):
+        columns = {"number": column("int", [number]), "value": floats}
+        if fits:
+            assert predicate.holds(columns).tolist() == ["<=" in condition or "==" in condition]
+        else:
+            with pytest.raises(TypeError):
+                predicate.holds(columns)
+
+
 def test_names_that_a_class_mangles_and_other_code_are_asked_of_the_events() -> None:
     mangled = made("__limit, _Of__limit = 1, 6\nclass Of:\n    asked = lambda e: e.number < __limit\nwanted = Of.asked\n")
     changed = made("wanted = lambda e: e.number < 1\n")
@@ -430,8 +443,8 @@ def test_a_condition_that_columns_cannot_answer_is_asked_of_the_events(monkeypat
     half, singly = Decimal("2.5"), list[int]()
     app = App("asked")
     source, counts = app.source("Readings", Reading, event_time="at"), app.stream("Counts", Count)
-    wanted = lambda reading: reading.number < half  # noqa: E731 - as it would be given
-    app.aggregate(source, key="key", window=Tumbling("1 min"), into=counts, name="E", n=reducers.count().where(wanted))
+    below = reducers.count().where(lambda reading: reading.number < half)
+    app.aggregate(source, key="key", window=Tumbling("1 min"), into=counts, name="E", n=below)
     app.sink("Out", counts)
     [execution] = executions(app.topology())
     assert execution.by == "many events at once, in columns"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock import App, Event, Global, ProcessingElement, Session, Sliding
+from penstock import App, Event, Global, ProcessingElement, Session, Sliding, reducers
 from penstock.runtime import arrivals, timers, wire
+from penstock.runtime.together import windows
 from penstock.testing import TopologyDriver
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,15 +27,20 @@ class Sum(Event):
     number: int
 
 
+class SumOfKey(Event):
+    key: list[str]
+    number: int
+
+
 def told(second: float, number: int = 0, items: Any = (), key: str = "a") -> Told:
     return Told([key], T0 + timedelta(seconds=second), number, list(items))
 
 
-def driven(make: Any, batches: Any, ends: bool = True, **source: Any) -> tuple[list[tuple[str, int]], list[str], Any]:
+def driven(make: Any, batches: Any, ends: bool = True, into: Any = Sum, **source: Any) -> tuple[list[Any], list[str], Any]:
     """What an element emits, the errors of its dead letters, and its counts."""
     app = App("undone")
     given = app.source("Told", Told, event_time="at", **source)
-    sums = app.stream("Sums", Sum)
+    sums = app.stream("Sums", into)
     app.sink("Out", sums)
     make(app, given, sums)
     driver = TopologyDriver(app, dead_letters=True)
@@ -170,6 +176,53 @@ def test_an_event_that_is_late_without_one_that_spoilt_its_session_is_treated_as
     assert tally.late == 1
 
 
+def test_what_becomes_late_or_fails_only_when_it_is_applied_again_is_undone_as_such() -> None:
+    """The last event fails, so that those before are applied again; the first one of each raises then."""
+    calls = []
+
+    def sessions(app: App, given: Any, sums: Any) -> None:
+        @app.element(given, key="key", emits=sums, window=Session("3 s"), name="E")
+        class Visit(ProcessingElement):
+            n: int = 0
+
+            def on_event(self, event):
+                calls.append(event.number)
+                if event.number == 3 or (event.number == 1 and calls.count(1) == 2):
+                    raise ValueError(f"number {event.number}")
+                self.n += 1
+
+            def merge(self, other):
+                self.n += other.n
+
+            def on_close(self):
+                yield sums(self.key[0], self.n)
+
+    batches = [[told(100, key="b")], [told(101, key="b")], [told(99, 1), told(96.5), told(99.5, 3)]]
+    _, letters, tally = driven(sessions, batches, late="drop")
+    assert sorted(letters) == ["ValueError: number 1", "ValueError: number 3"]
+    assert tally.late == 1
+
+    def pairs(app: App, given: Any, sums: Any) -> None:
+        @app.element(given, key="key", emits=sums, window=Global(after=2), name="E")
+        class Pair(ProcessingElement):
+            seen: int = 0
+
+            def on_event(self, event):
+                calls.append(event.number)
+                if event.number == 3 or (event.number == 2 and calls.count(2) == 3):
+                    raise ValueError(f"number {event.number}")
+                self.seen += 1
+
+            def on_close(self):
+                if self.seen == 2:
+                    raise ValueError("two")
+                yield sums(self.key[0], self.seen)
+
+    calls.clear()
+    _, letters, _ = driven(pairs, [[told(1, 1), told(2, 2), told(3, 3)]])
+    assert sorted(letters) == ["ValueError: number 2", "ValueError: number 3"]
+
+
 def test_each_window_gets_the_event_as_it_came() -> None:
     def make(app: App, given: Any, sums: Any) -> None:
         @app.element(given, key="key", emits=sums, window=Sliding("10 s", "5 s"), name="E")
@@ -204,6 +257,48 @@ def test_a_timer_that_always_sets_itself_again_fires_no_more_part_by_part(parts:
         monkeypatch.setattr(timers, "PAGES_AT_ONCE", 0)
     driven(make, [[told(1)], []], ends=False)
     assert len(fired) == 2 * timers.REARMED_AT_MOST
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_event_whose_session_may_have_closed_is_late_in_part(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For results depend on the cut then: with the first event it would be in one session."""
+
+    def make(app: App, given: Any, sums: Any) -> None:
+        app.aggregate(given, key="key", window=Session("10 s"), into=sums, name="E", number=reducers.count())
+
+    def kept(app: App, given: Any, sums: Any) -> None:
+        app.aggregate(given, key="key", window=Session("10 s", allowed="20 s"), into=sums, name="E", number=reducers.count())
+
+    if many:
+        monkeypatch.setattr(windows, "FEW", 0)
+    first, other, late = told(0), told(12, key="b"), told(5)
+    found, _, tally = driven(make, [[first, other, late]], into=SumOfKey)
+    assert ((["a"], 2) in found, tally.late_in_part, tally.late) == (True, 0, 0)
+    found, _, tally = driven(make, [[first, other], [], [late]], into=SumOfKey)
+    assert ((["a"], 2) in found, tally.late_in_part, tally.late) == (False, 1, 0)
+    found, _, tally = driven(kept, [[told(0), other], [], [told(-5)]], into=SumOfKey)
+    assert (["a"], 2) in found, "a closed session that is kept still takes it"
+    assert tally.late_in_part == 0
+    found, _, tally = driven(make, [[told(0), told(9), other], [], [late]], into=SumOfKey)
+    assert ((["a"], 3) in found, tally.late_in_part) == (True, 0), "it lies in an open session"
+    within = told(13, key="a")
+    found, _, tally = driven(make, [[told(12), other], [], [within, told(11.9)]], into=SumOfKey, lateness="1 s")
+    assert ((["a"], 3) in found, tally.late_in_part, tally.late) == (True, 0, 0)
+
+
+def test_an_event_at_the_watermark_is_not_late() -> None:
+    """In 2038 a time of whole milliseconds, in seconds and back, is not the same number of microseconds."""
+
+    def make(app: App, given: Any, sums: Any) -> None:
+        @app.element(given, key="key", emits=sums, name="E")
+        class Counter(ProcessingElement):
+            def on_event(self, event):
+                return sums(self.key[0], event.number)
+
+    at = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=2151014400004) - T0).total_seconds()
+    found, _, tally = driven(make, [[told(at, 1)], [told(at, 2)]])
+    assert found == [("a", 1), ("a", 2)]
+    assert tally.late == 0
 
 
 @pytest.mark.parametrize("delivered", [2, 100])

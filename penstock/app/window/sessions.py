@@ -81,6 +81,8 @@ class Sessions(Spans):
         end = max([time + gap, *(self.open[start].end for start in joined)])
         if end + self.windowing.allowed_us <= self._fired:
             raise self._late(time)
+        if time < self._fired - self.windowing.allowed_us and not any(start <= time for start in joined):
+            self._context.late_in_part += 1  # a session that it would have joined may have closed
         # The earliest session takes in the others, in the order of their times.
         first = min([time, *joined])
         whole = self.open.pop(joined[0]) if joined else WindowPart(self._made(), end)

@@ -94,7 +94,8 @@ def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[A
 def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
     """Put each event into a session. Instances with a late event, or whose sessions may merge, are left out."""
     gap = windowing.gap_us
-    rows = rows_beside(times + gap <= fired, instances, len(states))
+    is_late = (times + gap <= fired) | (times < fired - windowing.allowed_us)
+    rows = rows_beside(is_late, instances, len(states))
     rows = rows[np.lexsort((times[rows], instances[rows]))]
     times, owners = times[rows], instances[rows]
     # A session begins where the instance changes, or where a gap lies before the event.
