@@ -1,6 +1,6 @@
 """Do the tests see a small change to the code? Makes many of them by mutmut, and runs the tests that come by each.
 
-    python scripts/mutants.py [--share 0.04] [--seed 42] [--only ledger]
+    python scripts/mutants.py [--share 0.04] [--seed 42] [--only ledger] [--paths 'penstock/runtime/together/*']
 
 Makes a copy in build/mutants, with an environment that has mutmut besides. A sample of each room's mutants is tried (all of
 them, 13,000, would take a night). Prints a table by room, and each mutant that no test has seen. Only tests that need
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import venv
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -55,20 +56,22 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.04, help="of a room's mutants")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--only", choices=ROOMS, help="one room")
+    parser.add_argument("--paths", nargs="+", metavar="PATTERN", help="these modules, of any of the rooms")
     given = parser.parse_args()
+    rooms = {" ".join(given.paths): tuple(given.paths)} if given.paths else ROOMS
     mutmut = prepared()
     subprocess.run([mutmut, "run", "--max-children", "1", "none of them"], cwd=PLACE, check=False)  # makes them all
     draw = random.Random(given.seed)
     drawn = {
         room: draw.sample(names, min(len(names), round(given.share * len(names)) or 1))
-        for room in ROOMS
-        if given.only in (None, room) and (names := sorted(codes_in(room)))
+        for room, patterns in rooms.items()
+        if given.only in (None, room) and (names := sorted(codes_in(patterns)))
     }
     subprocess.run([mutmut, "run", *(name for names in drawn.values() for name in names)], cwd=PLACE, check=False)
     print("| room | mutants | tried | seen | not seen |\n| --- | ---: | ---: | ---: | ---: |")
     unseen = list[str]()
     for room, names in drawn.items():
-        codes = codes_in(room)
+        codes = codes_in(rooms[room])
         counts = Counter(
             "not seen" if codes[name] == SURVIVED else "seen" for name in names if codes[name] not in (None, UNTRIED)
         )
@@ -94,11 +97,11 @@ def prepared() -> Path:
     return PLACE / ".venv" / "bin" / "mutmut"
 
 
-def codes_in(room: str) -> dict[str, int | None]:
-    """Return the result of each mutant of a room, by its name: pytest's code, or None."""
+def codes_in(patterns: Sequence[str]) -> dict[str, int | None]:
+    """Return the result of each mutant of some modules, by its name: pytest's code, or None."""
     metas = (
         meta
-        for pattern in ROOMS[room]
+        for pattern in patterns
         for path in PLACE.glob(pattern)
         for meta in ((PLACE / "mutants" / path.relative_to(PLACE)).rglob("*.meta") if path.is_dir() else [_meta(path)])
     )

@@ -14,7 +14,7 @@ from penstock.app.states import array_kind
 from penstock.kinds.annotations import optional
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.kind import Kind
-from penstock.runtime.pages import Directory, PageStore, page_numbers, pages_for
+from penstock.runtime.pages import Directory, PageStore, page_numbers, pages_for, split_pages
 
 PER_PAGE = 1024
 """Average number of instances. Such a page is copied, not decoded, so it may hold more than a page of objects."""
@@ -179,9 +179,9 @@ class ColumnPages(Directory):
         """Write the given instances as the whole content of the pages read; split pages until they are small enough."""
         header = self.header
         wanted = max(header.pages, pages_for(header.instances, header.bytes, PER_PAGE))
-        made = range(header.pages, wanted)
+        made = split_pages(header.pages, wanted)
         # Instances move to a new page from the page that it splits, so that one must be read, too.
-        divided = {new - (1 << (new.bit_length() - 1)) for new in made} - set(made) - self._sizes.keys()
+        divided = set(made.values()) - made.keys() - self._sizes.keys()
         if divided:
             instances.add(self.read(divided))
         header.pages = wanted
@@ -198,7 +198,7 @@ class ColumnPages(Directory):
             header.bytes = max(0, header.bytes + len(content) - self._sizes[number])
             due = dues[start:end]
             due = due[~np.isnat(due)]
-            self.note_due(number, int(due.min().astype(np.int64)) / 1e6 if len(due) else None, exact=True)
+            self.note_due(number, int(due.min().astype(np.int64)) / 1e6 if len(due) else None)
         self.write_header()
         self._sizes.clear()
 

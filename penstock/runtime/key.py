@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
+from penstock.kinds.coding import array_of, msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.identity import spelling
 from penstock.runtime.lineage import hashed
@@ -152,12 +152,17 @@ class KeyReader:
 
     def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
         """Return a hash of 32 bits for each encoded key; it assigns the instances of a partition to pages."""
-        hashes = ((_spread(identities) >> np.uint64(8)) & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        if self._partitioner == "blocks":
-            whole = INTEGERS[np.frombuffer(b"".join([identity[:1] for identity in identities]), np.uint8)]
-            rows = np.flatnonzero(whole)
-            hashes[rows] = _beside(self._in_64_bits([_decode(identities[row]) for row in rows.tolist()]) // self._partitions)
+        if self._partitioner == "remainder":
+            return _checked(identities)
+        whole = INTEGERS[np.frombuffer(b"".join([identity[:1] for identity in identities]), np.uint8)]
+        if whole.all():
+            return self._hashes_of_integers(identities)
+        hashes, rows = _checked(identities), np.flatnonzero(whole)
+        hashes[rows] = self._hashes_of_integers([identities[row] for row in rows.tolist()])
         return hashes
+
+    def _hashes_of_integers(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
+        return _beside(self._in_64_bits(_decode(array_of(identities))) // self._partitions)
 
     def hash(self, identity: bytes, /) -> int:
         """Return the hash of one encoded key."""
@@ -175,6 +180,11 @@ def _beside(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     at = np.clip(np.frexp(np.abs(numbers.astype(np.float64)))[1] - LOG_TOGETHER, 0, 32 - LOG_TOGETHER).astype(np.int64)
     beside: NDArray[np.int64] = (hashes & ~((TOGETHER - 1) << at)) | (places << at)
     return beside
+
+
+def _checked(identities: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return a hash of 32 bits for each encoded key, of its checksum."""
+    return ((_spread(identities) >> np.uint64(8)) & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
 def _spread(identities: Sequence[bytes]) -> NDArray[np.uint64]:

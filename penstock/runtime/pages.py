@@ -6,7 +6,9 @@ once. The number of pages follows the number and the bytes of the instances by l
 one at a time, so that no micro-batch pays for splitting all of them.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
@@ -65,6 +67,11 @@ def pages_for(instances: int, content: int, per_page: int = INSTANCES_PER_PAGE) 
     return max(1, -(-instances // per_page), min(instances, -(-content // BYTES_PER_PAGE)))
 
 
+def split_pages(pages: int, wanted: int) -> dict[int, int]:
+    """Return, for each page that is made where there are to be more, the page that it splits; that may be made itself."""
+    return {new: new - (1 << (new.bit_length() - 1)) for new in range(pages, wanted)}
+
+
 class Directory:
     """The header of the pages of one element in one partition: what is known without reading them."""
 
@@ -82,14 +89,19 @@ class Directory:
         """Return the pages that may hold a timer due by a time in seconds since the epoch."""
         return sorted(page for page, due in self.header.due.items() if due <= clock)
 
-    def note_due(self, number: int, due: float | None, *, exact: bool = False) -> None:
-        """Record the earliest due time of a page. An earlier recorded time stands, unless the new one is exact."""
-        earlier = None if exact else self.header.due.get(number)
-        due = min((time for time in (due, earlier) if time is not None), default=None)
+    def note_due(self, number: int, due: float | None) -> None:
+        """Record the earliest due time of a page, of which all timers are known; None where there is none."""
         if due is None:
             self.header.due.pop(number, None)
         else:
             self.header.due[number] = due
+
+    def note_dues(self, numbers: Iterable[int], dues: Iterable[float | None]) -> None:
+        """Record when timers are due, given the pages of their instances. Earlier recorded times stand."""
+        earliest = self.header.due
+        for number, due in zip(numbers, dues, strict=True):
+            if due is not None and due < earliest.get(number, math.inf):
+                earliest[number] = due
 
     def next_to_sweep(self) -> Iterator[int]:
         """Yield the next few pages, in turn, from which this micro-batch drops expired instances."""
@@ -154,12 +166,10 @@ class Pages(Directory):
         Args:
             hashes: returns the hashes of encoded keys.
         """
-        while self.header.instances > self.header.pages * INSTANCES_PER_PAGE:
-            self._split(hashes)
+        self._split(pages_for(self.header.instances, 0, INSTANCES_PER_PAGE), hashes)
         contents = self._encoded()
-        while self.header.bytes > self.header.pages * BYTES_PER_PAGE and self.header.pages < self.header.instances:
-            while self.header.bytes > self.header.pages * BYTES_PER_PAGE and self.header.pages < self.header.instances:
-                self._split(hashes)
+        while (wanted := pages_for(self.header.instances, self.header.bytes, INSTANCES_PER_PAGE)) > self.header.pages:
+            self._split(wanted, hashes)
             contents = self._encoded()
         for number, content in contents.items():
             self._write(number, content)
@@ -175,16 +185,23 @@ class Pages(Directory):
             self._sizes[number] = len(content)
         return contents
 
-    def _split(self, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
-        new = self.header.pages
-        old = new - (1 << (new.bit_length() - 1))
-        page = self.page(old)
-        self.header.pages += 1
-        keys = list(page)
-        numbers = self.numbers(hashes(keys)).tolist()
-        self._loaded[new] = {key: page.pop(key) for key, number in zip(keys, numbers, strict=True) if number == new}
-        if old in self.header.due:
-            self.header.due[new] = self.header.due[old]
+    def _split(self, wanted: int, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
+        """Split pages until there are as many as wanted."""
+        made, due = split_pages(self.header.pages, wanted), self.header.due
+        if not made:
+            return
+        divided = [self.page(old) for old in dict.fromkeys(made.values()) if old < self.header.pages]
+        self.header.pages = wanted
+        for new, old in made.items():
+            self._loaded[new] = {}
+            if old in due:
+                due[new] = due[old]
+        keys = [list(page) for page in divided]
+        numbers = iter(self.numbers(hashes(list(chain.from_iterable(keys)))).tolist())
+        for page, old_keys in zip(divided, keys, strict=True):
+            for key, number in zip(old_keys, numbers, strict=False):
+                if number in made:
+                    self._loaded[number][key] = page.pop(key)
 
 
 class MemoryStore:

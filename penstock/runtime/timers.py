@@ -199,11 +199,12 @@ class Timers:
         for number in visited:
             self._note_all(number)
         numbers = self._pages.numbers(self._hashes(list(self._live))).tolist()
-        for number, entry in zip(numbers, self._live.values(), strict=True):
-            if number not in visited:
-                self._pages.note_due(number, entry.next_due)
+        dues = [
+            None if number in visited else entry.next_due for number, entry in zip(numbers, self._live.values(), strict=True)
+        ]
+        self._pages.note_dues(numbers, dues)
 
     def _note_all(self, number: int) -> None:
         """Record when the earliest timer of a page is due whose instances are all decoded."""
         dues = (entry.next_due for entry in self._pages.page(number).values())
-        self._pages.note_due(number, min((due for due in dues if due is not None), default=None), exact=True)
+        self._pages.note_due(number, min((due for due in dues if due is not None), default=None))
