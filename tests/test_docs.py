@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from adapters import RunningAdapter
+
+from penstock.cli.main import cli
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -81,21 +84,23 @@ def test_a_session_of_ones_own_runs_an_application(tmp_path):
 
 @pytest.mark.slow
 def test_the_commands_of_the_waiting_tutorial_run(tmp_path):
-    solve, sweep = blocks(ROOT / "docs" / "waiting.md", "sh")
+    solve, sweep, optimize, simulate = blocks(ROOT / "docs" / "waiting.md", "sh")
     assert "103.264" in shell(solve, tmp_path)
     assert "Wrote 180 of 180 settings" in shell(sweep, tmp_path)
     assert (tmp_path / "waiting.svg").exists()
+    assert "9.8327  ms" in shell(optimize, tmp_path)
+    assert "simulated, 95% confidence" in shell(simulate, tmp_path)
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_tuning_page_run(tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    tune, predict, observe = blocks(ROOT / "docs/how-to/tune.md", "sh")
+    tune, *predict, observe = blocks(ROOT / "docs/how-to/tune.md", "sh")
     said = shell(tune, tmp_path)
     assert "A p95 of 5 s can be met." in said
     assert "trigger(processingTime=...)" in said
     assert (tmp_path / "tuning.html").exists()
-    assert "latency p95" in shell(predict, tmp_path)
+    assert all("latency p95" in shell(asked, tmp_path) for asked in predict)
     assert "digests:" in shell(observe, tmp_path)
 
 
@@ -105,6 +110,20 @@ def test_a_new_project_runs_and_its_test_passes(tmp_path):
     project = tmp_path / "hello"
     assert "passed" in shell("python -m pytest -q", project)
     assert "11 events accepted = 11 processed" in shell("penstock run app.py --until-idle", project)
+
+
+def options(command, *path):
+    if isinstance(command, click.Group):
+        for name, verb in command.commands.items():
+            yield from options(verb, *path, name)
+    yield from ((path, part.opts + part.secondary_opts) for part in command.params if isinstance(part, click.Option))
+
+
+def test_every_option_of_a_command_is_on_a_page():
+    pages = "".join(path.read_text() for path in DOCUMENTS)
+    named = set(re.findall(r"--[a-z][a-z0-9-]*", pages)) | {"--help", "--version"}
+    missing = [(" ".join(path), spellings) for path, spellings in options(cli) if named.isdisjoint(spellings)]
+    assert not missing
 
 
 def test_every_public_name_is_documented():
@@ -120,9 +139,9 @@ def test_the_commands_of_the_placement_tutorial_run(tmp_path):
     names = {"__name__": "placement"}
     exec(compile(blocks(placement, "python")[0], str(placement), "exec"), names)
     (tmp_path / "clicks.json").write_text(json.dumps(names["clicks"].to_json()))
-    (commands,) = blocks(placement, "sh")
-    text = shell(commands, tmp_path)
-    assert "Proved optimal." in text
+    first, again = blocks(placement, "sh")
+    assert "Proved optimal." in shell(first, tmp_path)
+    assert "Moved: 3 tasks" in shell(again, tmp_path)
     assert (tmp_path / "clicks.svg").exists()
 
 
