@@ -18,7 +18,7 @@ from penstock.audit.sample import RowSample, same
 from penstock.audit.verdict import EXAMPLES, Audit, RowExample, SinkAudit, SourceAudit
 from penstock.connectors.declaration import SourceContext
 from penstock.connectors.files.hop import HopSource
-from penstock.connectors.registry import bind_sinks, bind_source
+from penstock.connectors.registry import bind_sinks, bind_source, refuse_unknown
 from penstock.connectors.schedule import UNTOLD
 from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import Reread
@@ -73,8 +73,8 @@ class Auditor:
         self._manifest = manifest_of(run)
         self._topology = app.topology()
         _check_application(app, self._manifest)
-        _check_names("--source", sources, [source.name for source in self._topology.sources])
-        _check_names("--sink", sinks, [sink.name for sink in self._topology.sinks])
+        refuse_unknown("--source", sources, self._topology.sources)
+        refuse_unknown("--sink", sinks, self._topology.sinks)
         context = SourceContext(reference)
         self._sources = {known.name: bind_source(known, sources.get(known.name), context) for known in self._topology.sources}
         self._sinks = bind_sinks(self._topology.sinks, sinks, run / OUTPUT)
@@ -424,12 +424,6 @@ def _last_events(events: list[Any], key: tuple[str, ...]) -> list[Any]:
 
 def _key_of(event: Any, key: tuple[str, ...]) -> bytes:
     return same([getattr(event, name) for name in key])
-
-
-def _check_names(flag: str, given: Mapping[str, str], known: list[str]) -> None:
-    strange = sorted(given.keys() - set(known))
-    if strange:
-        raise ConfigurationError(f"{flag} {strange[0]}: there is none of that name; there are {', '.join(known)}.")
 
 
 def _check_application(app: App, manifest: Manifest) -> None:

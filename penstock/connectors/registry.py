@@ -160,6 +160,20 @@ def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> 
     return bound
 
 
+def refuse_unknown(flag: str, given: Iterable[str], declared: Iterable[Source[Any] | Sink]) -> None:
+    """Check that what is given for sources, or for sinks, names ones that the application declares.
+
+    Raises:
+        ConfigurationError: names the first that it does not, and those that it does.
+    """
+    known = [each.name for each in declared]
+    for name in given:
+        if name not in known:
+            raise ConfigurationError(
+                f"{flag} {name}=...: there is no {name}; the application has {', '.join(known) or 'none'}."
+            )
+
+
 def refuse_shared(sinks: Mapping[str, BoundSink]) -> None:
     """Refuse two sinks that share a place. What a place is called may be known only once it has been claimed.
 

@@ -196,7 +196,7 @@ def test_a_result_that_is_missing_is_shown_with_its_input(run_app, words, tmp_pa
     ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--since", "1 h", "--json"])
     assert json.loads(ended.output)["sinks"]["Out"]["missing"] == 1
     ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--sink", "Nope=jsonl:x"])
-    assert "--sink Nope: there is none of that name; there are Out." in str(ended.exception)
+    assert "--sink Nope=...: there is no Nope; the application has Out." in str(ended.exception)
     with (result.directory / "spark.log").open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         ended = CliRunner().invoke(cli, ["audit", str(result.directory)])

@@ -20,7 +20,7 @@ from penstock.connectors.files.hop import HopSource
 from penstock.connectors.files.sink import DirectorySink
 from penstock.connectors.files.source import misread
 from penstock.connectors.kafka.place import JARS, KafkaPlace
-from penstock.connectors.registry import bind_sinks, bind_source, jars, refuse_shared
+from penstock.connectors.registry import bind_sinks, bind_source, jars, refuse_shared, refuse_unknown
 from penstock.connectors.sink import BoundSink, Refusals
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
@@ -138,8 +138,8 @@ class Binding:
             )
         for element in topology.elements:
             element.prepare()
-        _check_names("--source", options.sources, [source.name for source in topology.sources])
-        _check_names("--sink", options.sinks, [sink.name for sink in topology.sinks])
+        refuse_unknown("--source", options.sources, topology.sources)
+        refuse_unknown("--sink", options.sinks, topology.sinks)
         context = SourceContext(application)
         self.sources = {
             source.name: bind_source(source, options.sources.get(source.name), context) for source in topology.sources
@@ -427,14 +427,6 @@ class Binding:
         place = KafkaPlace.of(replace(uri, place=f"{uri.place}/hop"))
         name = quote(stream, safe="").replace("%", "_")
         return replace(place, topic=f"penstock-{self.recording.manifest.run}-{name}")
-
-
-def _check_names(flag: str, given: Any, known: list[str]) -> None:
-    for name in given:
-        if name not in known:
-            raise ConfigurationError(
-                f"{flag} {name}=...: there is no {name}; the application has {', '.join(known) or 'none'}."
-            )
 
 
 def start_of(
