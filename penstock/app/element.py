@@ -18,6 +18,7 @@ from penstock.errors import StateError, TopologyError
 from penstock.kinds.annotations import plain
 from penstock.kinds.coding import msgpack_decoder
 from penstock.kinds.event import Event
+from penstock.kinds.moments import moment, whole
 
 Dialect = Literal["event", "batch", "query"]
 Emitted = Iterable[Emission] | Emission | None
@@ -175,7 +176,7 @@ class ProcessingElement(msgspec.Struct, dict=True):
         Once the input has ended it is the year 9000, which is after all events.
         """
         mark = self._own_context.watermark
-        return None if mark is None else min(datetime.fromtimestamp(mark, UTC), ENDED)
+        return None if mark is None else min(moment(whole(mark)), ENDED)
 
     def set_timer(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
         """Request a call of ``on_timer`` at a time, or a duration after now. It replaces an earlier request.

@@ -14,6 +14,7 @@ from penstock.app.states import array_kind
 from penstock.kinds.annotations import optional
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.kind import Kind
+from penstock.kinds.moments import whole
 from penstock.runtime.pages import Directory, PageStore, page_numbers, pages_for, split_pages
 
 PER_PAGE = 1024
@@ -217,4 +218,4 @@ def _array(column: pa.ChunkedArray, field: Field | None) -> Array:
 
 def seconds_us(time: float) -> Any:
     """Convert seconds since the epoch to a `numpy.datetime64` in microseconds, the type of times in arrays."""
-    return np.datetime64(round(time * 1e6), "us")
+    return np.datetime64(whole(time), "us")

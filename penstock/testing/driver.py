@@ -46,8 +46,8 @@ class _Committed:
     stores: dict[tuple[int, int], MemoryStore]
     watermark: float | None = None
     ended: bool = False
-    greatest_times: dict[str, float] = field(default_factory=dict)
-    """The greatest event time of each source, in seconds since the epoch."""
+    greatest_times: dict[str, int] = field(default_factory=dict)
+    """The greatest event time of each source, in microseconds since the epoch."""
     last_heard: dict[str, datetime] = field(default_factory=dict)
     """The processing time of each source's last event."""
     outputs: dict[str, list[bytes]] = field(default_factory=dict)
@@ -226,8 +226,7 @@ class TopologyDriver:
         timed = [source for source in self._topology.sources if source.event_time is not None]
         speaking = [source for source in timed if not self._is_idle(source)] or timed
         marks = [
-            round(self._committed.greatest_times.get(source.name, 0.0) * SECOND) // 1000
-            - round(source.event_time.lateness * 1000)
+            self._committed.greatest_times.get(source.name, 0) // 1000 - round(source.event_time.lateness * 1000)
             for source in speaking
             if source.event_time is not None
         ]
@@ -306,8 +305,7 @@ class Attempt:
             raise Crash(f"The driver crashed at event {crash_at} of {name}, as the test asked.")
         entrance.given(payloads, self._lineages(source, len(payloads)))
         if source.event_time is not None and entrance.greatest_time != NONE:
-            time = entrance.greatest_time / 1e6
-            self.greatest_times[name] = max(time, self.greatest_times.get(name, time))
+            self.greatest_times[name] = max(entrance.greatest_time, self.greatest_times.get(name, entrance.greatest_time))
 
     def _lineages(self, source: Any, rows: int) -> LineageColumns:
         now = np.full(rows, round(self._driver.now.timestamp() * 1e6), np.int64)

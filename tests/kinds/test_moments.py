@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kinds.moment_columns import all_microseconds, timestamps
-from penstock.kinds.moments import microseconds, moment
+from penstock.kinds.moments import SECOND, microseconds, moment, whole
 
 EAST = timezone(timedelta(hours=5, minutes=45))
 
@@ -41,3 +41,16 @@ def test_what_is_no_time_makes_no_column():
 
 def test_the_end_of_time():
     assert moment(microseconds(datetime.max)) == datetime.max.replace(tzinfo=UTC)
+
+
+LAST_MS = 253_402_300_799_999
+
+
+@given(st.integers(-LAST_MS, LAST_MS))
+def test_whole_milliseconds_come_back_from_seconds_in_all_years(milliseconds):
+    assert whole(milliseconds / 1000) == milliseconds * 1000
+
+
+@given(st.integers(-(10**15), 8 * 10**15))  # to 2223
+def test_microseconds_come_back_from_seconds(us):
+    assert whole(us / SECOND) == us

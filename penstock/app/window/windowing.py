@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import ProcessingElement
 from penstock.errors import ConfigurationError
-from penstock.kinds.moments import SECOND, microseconds
+from penstock.kinds.moments import SECOND, microseconds, whole
 
 if TYPE_CHECKING:
     from penstock.app.window.windowed import Windowed
@@ -38,7 +38,7 @@ EARLIEST, LATEST = (microseconds(at.replace(tzinfo=UTC)) for at in (datetime.min
 
 def of_watermark(mark: float | None) -> int:
     """Convert a watermark from seconds to microseconds; without one, return a time before all events."""
-    return -FOREVER if mark is None else round(mark * SECOND)
+    return -FOREVER if mark is None else whole(mark)
 
 
 class Planned(NamedTuple):
