@@ -150,6 +150,7 @@ class Allocation:
         """
         require_texts(self.assignment)
         return {
+            "kind": "predicted",
             "assignment": {str(task): place for task, place in self.assignment.items()},
             "cost": self.cost,
             "lower_bound": self.lower_bound,

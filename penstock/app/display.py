@@ -25,4 +25,4 @@ def rounded(value: float) -> str:
         >>> rounded(1005.7), rounded(0.0166)
         ('1,006', '0.017')
     """
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+    return f"{value:,.0f}" if 10 <= value < 1e15 else f"{value:.2g}"

@@ -98,7 +98,8 @@ def load_app(
     except PenstockError:
         raise
     except (Exception, SystemExit) as error:
-        raise ApplicationNotFoundError(f"{file} cannot be loaded: {type(error).__name__}: {error}.") from error
+        why = " ".join(str(error).split())
+        raise ApplicationNotFoundError(f"{file} cannot be loaded: {type(error).__name__}: {why}.") from error
     for name in given_parameters:
         if name not in app.parameters:
             known = ", ".join(f"--{known}" for known in app.parameters) or "none"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.arguments import WRITTEN
 from penstock.cli.bar import Bar
 from penstock.cli.command import command
 from penstock.cli.echo import echo
@@ -39,6 +40,8 @@ WAYS = (
     "greedy-path",
 )
 """A copy of `penstock.allocation.METHODS`, which saves the import; a test compares the two."""
+KINDS = {"seconds": "measured", "cost": "predicted", "objective": "predicted", "bound": "certified"}
+"""What kind of figure each is that --compare prints."""
 _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 
 
@@ -62,7 +65,7 @@ _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 @click.option("--apart", multiple=True, metavar="TASK,TASK", help="Tasks on different resources; repeatable.")
 @click.option("--present", type=click.Path(path_type=Path), help="Where tasks are now: what --json printed before.")
 @click.option("--move-price", type=float, default=0.0, show_default=True, help="The cost that moving a task is worth.")
-@click.option("--draw", type=click.Path(path_type=Path), help="Draw the allocation: .svg or .png.")
+@click.option("--draw", type=WRITTEN, help="Draw the allocation: .svg or .png.")
 @click.option("--explain", is_flag=True, help="Say what the worst path consists of.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def allocate(
@@ -155,8 +158,9 @@ def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
         from penstock.planner import calibrate, observe
         from penstock.planner.parameters import stream_graph
 
+        shape = stream_graph(calibrate(observe(path)))
         echo("Weights are measured, in seconds per micro-batch; a hop costs what a micro-batch does (fitted).", err=True)
-        return stream_graph(calibrate(observe(path))), {}
+        return shape, {}
     data = read_json(path)
     if "elements" in data and "streams" in data:
         try:
@@ -288,7 +292,7 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
         allocation = allocated(shape, where, method, **options)
         seconds = perf_counter() - begun
         figures = {"cost": allocation.cost, "objective": allocation.objective, "bound": allocation.lower_bound}
-        rows.append({"method": method, "seconds": seconds, **figures})
+        rows.append({"method": method, "kind": KINDS, "seconds": seconds, **figures})
         if allocation.interrupted:
             break
     bound = max(row["bound"] for row in rows)

@@ -1,7 +1,9 @@
 """Arguments of several commands: places, NAME=VALUE pairs, latency bounds, and applications with their own parameters."""
 
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,6 +80,8 @@ def where_run_lies(text: str) -> str:
     return str(named) if not Path(text).exists() and "/" not in text and named.is_dir() else text
 
 
+WRITTEN = click.Path(path_type=Path, dir_okay=False, writable=True)
+"""The parameter type of a file that a command writes."""
 PLACE, RUN, RECORDING, SPOOL = DirectoryType(), RunPlace(), RecordingType(), SpoolType()
 PAUSE = "--until-idle=pause"
 OPTIONAL = ("--ui", "--otlp")
@@ -105,7 +109,7 @@ class AppCommand(Command):
         if not file:
             return
         try:
-            app, _ = load_app(file)
+            app, _ = load(file)
         except PenstockError as error:
             formatter.write_paragraph()
             formatter.write_text(str(error))
@@ -124,6 +128,16 @@ class AppCommand(Command):
                 formatter.write_dl(rows)
 
 
+def load(file: str, parameters: Mapping[str, str] | None = None, options: Iterable[str] = ()) -> tuple[App, AppReference]:
+    """Load an application. What its file prints goes to standard error, for programs read what a command prints.
+
+    Raises:
+        ApplicationNotFoundError, ConfigurationError: see `load_app`.
+    """
+    with redirect_stdout(sys.stderr):
+        return load_app(file, parameters, options)
+
+
 def loaded(context: click.Context, file: str) -> tuple[App, AppReference]:
     """Load the application of a command, with its parameters from the rest of the command line."""
     options = [name for option in context.command.params for name in option.opts if name.startswith("--")]
@@ -131,7 +145,7 @@ def loaded(context: click.Context, file: str) -> tuple[App, AppReference]:
         raise ConfigurationError(
             f"{file} is no option of this command{did_you_mean(file, options) or '.'} Parameters of an application follow it."
         )
-    app, reference = load_app(file, parameters(context.args, options), options)
+    app, reference = load(file, parameters(context.args, options), options)
     for option in context.command.params:
         is_given = option.name is not None and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
         if is_given and any(f"--{name}" in option.opts for name in app.parameters):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import redirect_stdout
 from datetime import datetime
 from pathlib import Path
 
 import click
 
-from penstock.app.loader import load_app
-from penstock.cli.arguments import RUN, pairs, parameters
+from penstock.cli.arguments import RUN, load, pairs, parameters
 from penstock.cli.bar import Bar
 from penstock.cli.command import Command
 from penstock.cli.echo import echo
@@ -69,10 +69,10 @@ def audit(
     hidden = [name for name, value in values.items() if value == "***"]
     if hidden:
         raise ConfigurationError(f"Parameter --{hidden[0]} is a secret, which a run does not keep: give it again.")
-    application, reference = load_app(file if app or not recorded.name else f"{file}:{recorded.name}", values)
+    application, reference = load(file if app or not recorded.name else f"{file}:{recorded.name}", values)
     known = (start.sources, start.sinks) if start is not None else ({}, {})
     uris = {**known[0], **pairs("--source", sources)}, {**known[1], **pairs("--sink", sinks)}
-    with Bar("Auditing") as advance:
+    with Bar("Auditing") as advance, redirect_stdout(sys.stderr):  # elements that run again may print
         auditor = Auditor(
             run,
             application,

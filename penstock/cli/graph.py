@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from penstock.app.drawing import mermaid
-from penstock.app.loader import load_app
 from penstock.app.picture import svg
 from penstock.app.topology import Topology
+from penstock.cli.arguments import WRITTEN, load
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, PenstockError, SinkError
@@ -16,9 +16,7 @@ from penstock.errors import ConfigurationError, PenstockError, SinkError
 
 @command()
 @click.argument("app", metavar="APP.py")
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), help="A .svg, .mmd or .json file; Mermaid to the screen unless given."
-)
+@click.option("--output", "-o", type=WRITTEN, help="A .svg, .mmd or .json file; Mermaid to the screen unless given.")
 @click.option("--explain", is_flag=True, help="Say by what each element is executed, and why, in place of a drawing.")
 def graph(app: str, output: Path | None, explain: bool) -> None:
     """Check an application's topology and draw it, as Mermaid, SVG or JSON.
@@ -27,7 +25,7 @@ def graph(app: str, output: Path | None, explain: bool) -> None:
     Example:
       penstock graph examples/divisibility/app.py -o topology.svg
     """
-    topology = load_app(app)[0].topology()
+    topology = load(app)[0].topology()
     if explain:
         if output is not None:
             raise ConfigurationError("--explain writes to the screen, and --output is for a drawing: give one of them.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.arguments import RUN, refuse_given
+from penstock.cli.arguments import RUN, WRITTEN, refuse_given
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SinkError
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @click.argument("run", type=RUN)
 @click.option("--of", "place", metavar="ELEMENT", help="Only those of an element, or of 'decoding SOURCE'.")
 @click.option("--show", type=click.IntRange(min=1), metavar="N", help="Show the last N whole.")
-@click.option(
-    "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the events, to be read again."
-)
+@click.option("--replay", type=WRITTEN, metavar="FILE", help="Write the events, to be read again.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON lines.")
 def letters(run: Path, place: str | None, show: int | None, replay: Path | None, as_json: bool) -> None:
     """Say what became a dead letter in a run, and why; write the events to a file, to be read again once that is mended.

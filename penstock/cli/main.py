@@ -1,5 +1,6 @@
 """The ``penstock`` command. Its verbs fail with one sentence on standard error and exit code 2."""
 
+import io
 import os
 import sys
 from typing import Any
@@ -54,6 +55,7 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; for an error of the user's it prints one sentence and exits with 2."""
+    _require_output()
     try:
         with needs():
             cli.main(args=arguments, prog_name="penstock", standalone_mode=False)
@@ -70,10 +72,22 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error))
     except ConnectionError as error:
         _fail(f"a connection was refused or lost ({error}): see that what is at its other end runs, and run again.")
+    except MemoryError as error:
+        _fail(f"there is too little memory for this{f' ({error})' if str(error) else ''}: ask for less at once.")
     except OSError as error:
-        _fail(f"{error.filename or 'a file'}: {error.strerror or error}; free space or mend permissions, and run again.")
+        where = error.filename or "standard output, or a file"
+        _fail(f"{where}: {error.strerror or error}; free space or mend permissions, and run again.")
     except Exception as error:
         _fail_within(error)
+
+
+def _require_output() -> None:
+    """Refuse to start without a standard output; what the terminal's encoding lacks is spelled by its number."""
+    if sys.stdout is None:
+        _fail("standard output is closed, so no answer could be read: redirect it instead, as >/dev/null.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _fail_within(error: BaseException) -> None:

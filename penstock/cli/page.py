@@ -3,6 +3,9 @@
 from pathlib import Path
 
 from penstock.errors import ConfigurationError, SinkError
+from penstock.storage import durable
+
+BEGINNING = b"<!doctype html>"
 
 
 def write_page(path: Path, html: str) -> None:
@@ -13,9 +16,11 @@ def write_page(path: Path, html: str) -> None:
         ConfigurationError: it holds something other than a page.
     """
     try:
-        held = path.read_bytes()[:15].lower() if path.exists() else b""
-        if held and held != b"<!doctype html>":
-            raise ConfigurationError(f"{path} is there, and no page: name another file.")
-        path.write_text(html, "utf-8")
+        if path.is_file():
+            with path.open("rb") as file:
+                held = file.read(len(BEGINNING)).lower()
+            if held and held != BEGINNING:
+                raise ConfigurationError(f"{path} is there, and no page: name another file.")
+        durable.write(path, html, 0o666)
     except OSError as error:
         raise SinkError(f"The page cannot be written to {path} ({error.strerror}): name another file.") from error

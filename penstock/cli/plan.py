@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from penstock.app.display import rounded
-from penstock.cli.arguments import bounds, pairs
+from penstock.cli.arguments import WRITTEN, bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.page import write_page
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @click.option("--transfer-cost", type=float, metavar="C2", help="And price of a micro-batch, in the same unit.")
 @click.option("--fewest-cores", is_flag=True, help="Plan for the fewest cores with which the bound can be met.")
 @click.option("--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the plan there.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page that explains it.")
+@click.option("-o", "--output", type=WRITTEN, metavar="FILE", help="Write the plan there.")
+@click.option("--html", type=WRITTEN, metavar="FILE", help="Write a page that explains it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(
     sources: tuple[str, ...],

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from penstock.app.duration import above_zero
-from penstock.app.loader import load_app
-from penstock.cli.arguments import PLACE, pairs, refuse_given
+from penstock.cli.arguments import PLACE, load, pairs, refuse_given
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 
@@ -56,7 +55,7 @@ def probed(
     """
     if len(apps) != 1 or not apps[0].endswith(".py"):
         raise ConfigurationError("--probe runs one application: give its file alone, as app.py --probe.")
-    application, reference = load_app(apps[0], {})
+    application, reference = load(apps[0])
     from penstock.engine import RunOptions
     from penstock.engine import run as run_application
 

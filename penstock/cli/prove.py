@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +69,7 @@ def prove(context: click.Context, /, app: str | None, **given: Any) -> None:
 def _prove(context: click.Context, app: str, given: Mapping[str, Any]) -> None:
     """Prove an application; exits with 1 if something was found."""
     samples, as_json = given["samples"], given["as_json"]
-    with redirect_stdout(sys.stderr):  # keep what the file prints while it is loaded out of the answer
-        application, reference = loaded(context, app)
+    application, reference = loaded(context, app)
     with needs():
         from penstock.testing.proof.prover import SECONDS, Prover
         from penstock.testing.proof.sample import drawn_sample, sample_in

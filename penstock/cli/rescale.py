@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.app.loader import load_app
-from penstock.cli.arguments import PLACE, pairs, refuse_given
+from penstock.cli.arguments import PLACE, load, pairs, refuse_given
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SourceError
@@ -61,7 +60,7 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
             f"{name} was started with {hidden[0]}, whose secret is not kept: start it with `penstock run ... --partitions N` "
             "instead, which moves it and goes on."
         )
-    app, reference = load_app(f"{known.file}:{known.name}", known.parameters)
+    app, reference = load(f"{known.file}:{known.name}", known.parameters)
     options = RunOptions(
         name=name,
         runs=runs,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.arguments import PAUSES, PLACE, SPOOL, AppCommand, bounds, loaded, pairs, refuse_given
+from penstock.cli.arguments import PAUSES, PLACE, SPOOL, WRITTEN, AppCommand, bounds, loaded, pairs, refuse_given
 from penstock.cli.echo import echo
 from penstock.runtime.log import ELEMENT_LOG, LOG_LEVELS
 from penstock.storage.place import here_of
@@ -28,7 +28,7 @@ from penstock.visible import line
     help="Stop when every source has been drained: the input has ended, and windows close. With =pause more is to come.",
 )
 @click.option(PAUSES, "pauses", is_flag=True, hidden=True)
-@click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a copy of the report.")
+@click.option("--report", type=WRITTEN, metavar="FILE", help="Write a copy of the report.")
 @click.option("--take-over", is_flag=True, help="Fence off another process that is running this run, instead of giving up.")
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run of this name left, instead of resuming it.")
 @click.option("--name", help="The run's name; the application's unless given.")

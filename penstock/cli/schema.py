@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from penstock.app.loader import load_app
 from penstock.app.spelling import did_you_mean
+from penstock.cli.arguments import load
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SourceError
@@ -41,7 +41,7 @@ def schema(place: str, event: str | None, form: str) -> None:
 
 def _event_type(place: str, name: str | None) -> type[Event]:
     """An event type of an application, by its own name or by the name of a stream."""
-    streams = load_app(place)[0].topology().streams
+    streams = load(place)[0].topology().streams
     known = {stream.event_type.__name__: stream.event_type for stream in streams}
     if name is None and len(known) == 1:
         return next(iter(known.values()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.app.display import rounded
-from penstock.cli.arguments import bounds, pairs
+from penstock.cli.arguments import WRITTEN, bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.page import write_page
@@ -30,7 +30,7 @@ EVERY_S = 10.0
 @bounds
 @click.option("--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores.")
 @click.option("--live", is_flag=True, help=f"Look again every {EVERY_S:g} s while the recording grows, until Ctrl-C.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page with the curve.")
+@click.option("--html", type=WRITTEN, metavar="FILE", help="Write a page with the curve.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def tune(
     sources: tuple[str, ...],

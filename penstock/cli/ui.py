@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.arguments import RUN, refuse_given
+from penstock.cli.arguments import RUN, WRITTEN, refuse_given
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.page import write_page
@@ -21,7 +21,7 @@ from penstock.extras import needs
 @click.option("--private-key", type=click.Path(path_type=Path), help="PEM file.")
 @click.option("--behind-proxy", is_flag=True, help="A proxy has the TLS, where other machines can ask.")
 @click.option("--allow-host", "hosts", multiple=True, help="A name by which the page is asked.")
-@click.option("--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the page of a run as one file instead.")
+@click.option("--save", type=WRITTEN, metavar="FILE", help="Write the page of a run as one file instead.")
 def ui(
     runs: Path,
     host: str,

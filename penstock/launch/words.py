@@ -131,6 +131,9 @@ def divided(words: Mapping[str, Any]) -> tuple[RunOptions, Companions]:
         port = values.get(name)
         if port is not None and not (isinstance(port, int) and least <= port <= 65_535):
             raise ConfigurationError(f"--{name} {port!r}: choose a port from {least} to 65535.")
+    report = values.get("report")
+    if report is not None and report.exists() and not report.is_file():
+        raise ConfigurationError(f"--report {report} is no file: name one to write the report to.")
     options = RunOptions(**{name: value for name, value in values.items() if name in own})
     companions = Companions(**{name: value for name, value in values.items() if name in beside})
     companions.check(options)

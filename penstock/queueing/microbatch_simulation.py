@@ -74,7 +74,7 @@ def simulate_micro_batches(
 ) -> MicroBatchSimulation:
     """Simulate ``jobs`` rows in a single run; see :func:`penstock.queueing.simulate`."""
     confidence, seed = parameter.fraction("confidence", confidence), parameter.seed(seed)
-    jobs = int(parameter.count("jobs", jobs, least=1000))
+    jobs = parameter.jobs(jobs, 1000)
     server.require_stable()
     require_same_mean("interarrival", server.arrival_rate, interarrival)
     arrivals, residuals = np.random.default_rng(seed).spawn(2)

@@ -224,7 +224,7 @@ class Network:
             ConfigurationError: a name is unknown, a mean contradicts a rate, or too few jobs reach a node.
         """
         self._require_stable()
-        jobs = int(parameter.count("jobs", jobs, least=10_000))
+        jobs = parameter.jobs(jobs, 10_000)
         parameter.fraction("confidence", confidence)
         interarrival, service = dict(interarrival or {}), dict(service or {})
         for option, distributions in (("interarrival", interarrival), ("service", service)):

@@ -37,19 +37,33 @@ def _float(value: Any) -> float:
         return math.nan
 
 
-def count(name: str, value: Any, *, infinite: bool = False, least: int = 1) -> float:
-    """Check a number of events: an integer of at least ``least``, or infinity where allowed.
+def count(name: str, value: Any, *, infinite: bool = False, least: int = 1, most: float = math.inf) -> float:
+    """Check a number of events: an integer from ``least`` to ``most``, or infinity where allowed.
 
     Raises:
         ConfigurationError: the value is anything else.
     """
-    allowed = f"an integer of {least} or more" + (", or infinity" if infinite else "")
+    span = f"of {least} or more" if most == math.inf else f"from {least} to {most:,}"
+    allowed = f"an integer {span}" + (", or infinity" if infinite else "")
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else _float(value)
     if number == math.inf and infinite:
         return math.inf
-    if not math.isfinite(number) or number != int(number) or number < least:
+    if not math.isfinite(number) or number != int(number) or not least <= number <= most:
         raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
     return int(value)
+
+
+MOST_JOBS = 1_000_000_000
+"""How many jobs may be simulated; each takes 16 bytes."""
+
+
+def jobs(value: Any, least: int) -> int:
+    """Check a number of jobs to simulate: an integer from ``least`` to `MOST_JOBS`.
+
+    Raises:
+        ConfigurationError: the value is anything else.
+    """
+    return int(count("jobs", value, least=least, most=MOST_JOBS))
 
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:

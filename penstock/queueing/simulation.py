@@ -122,7 +122,7 @@ def simulate_stream_server(
     require_same_mean("service", server.service_rate, service)
     require_same_mean("transfer", server.transfer_rate, transfer)
     require_same_mean("timer", server.timer_rate, timer)
-    jobs = int(parameter.count("jobs", jobs, least=_BATCHES))
+    jobs = parameter.jobs(jobs, _BATCHES)
     server.require_stable()
     random = np.random.default_rng(seed)
     started = perf_counter()

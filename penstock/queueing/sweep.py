@@ -13,6 +13,8 @@ from penstock.queueing.model import Model, figures_of, solve
 
 Value = float | str
 _COUNTS = ("batch_size", "threshold", "cap", "keys")
+MOST_VALUES = 1_000_000
+"""How many values a grid may have."""
 Point = Mapping[str, Value]
 
 
@@ -44,7 +46,7 @@ class Axis:
         name, _, values = text.partition("=")
         try:
             parts = values.split(":")
-            if len(parts) in (3, 4) and parts[3:] in ([], ["log"]):
+            if len(parts) in (3, 4) and parts[3:] in ([], ["log"]) and int(parts[2]) <= MOST_VALUES:
                 grid = np.geomspace if len(parts) == 4 else np.linspace
                 numbers = [float(f"{x:.12g}") for x in grid(float(parts[0]), float(parts[1]), int(parts[2]))]
                 if name.strip().replace("-", "_") in _COUNTS:
@@ -55,7 +57,8 @@ class Axis:
             numbers = []
         if not numbers or not name.strip() or any(math.isnan(number) for number in numbers):
             raise ConfigurationError(
-                f"The axis {text!r} is not understood; give NAME=a,b,c or NAME=start:stop:count or NAME=start:stop:count:log."
+                f"The axis {text!r} is not understood; give NAME=a,b,c or NAME=start:stop:count or NAME=start:stop:count:log, "
+                f"with a count of at most {MOST_VALUES:,}."
             )
         return cls(name.strip().replace("-", "_"), numbers)
 

@@ -163,8 +163,10 @@ def manifest_of(run: Path) -> Manifest:
             return msgspec.json.decode(content, type=Manifest)
     except FileNotFoundError:
         raise SourceError(f"{run} is not the directory of a run: it has no {MANIFEST}.") from None
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
+    except OSError as error:
+        raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error.strerror or error}).") from error
+    except ValueError as error:
+        raise SourceError(f"{run / MANIFEST} is damaged ({error}): put it back as it was.") from error
     if not head.run:
         raise SourceError(f"{run} is not the directory of a run: its {MANIFEST} is of something else.")
     raise SourceError(f"{run} {_of_another_version(head)}: look at it with that version.")

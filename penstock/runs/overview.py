@@ -51,7 +51,7 @@ class Overview:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as `penstock status --json` prints them."""
-        return asdict(self)
+        return {"kind": "measured", **asdict(self)}
 
 
 def runs_in(directory: Path) -> list[Path]:
@@ -64,6 +64,8 @@ def runs_in(directory: Path) -> list[Path]:
         check(directory)
     with reaching(directory):
         runs = sorted(directory / name for name in durable.names(directory) if is_run(directory / name))
+    if is_local(directory) and directory.exists() and not directory.is_dir():
+        raise SourceError(f"{directory} is no directory: name the one where runs lie.")
     if not runs:
         raise SourceError(f"There is no run in {directory}: start one with `penstock run`, or name another with --runs.")
     return runs

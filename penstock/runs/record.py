@@ -166,8 +166,14 @@ OUTSTANDING = ("numFilesOutstanding", "numBytesOutstanding")
 """Metrics in which sources of tables, and of files in stores, report how much waits."""
 
 
+MOST_ROWS = 1 << 63
+
+
 def _whole(count: Any) -> int:
-    return max(0, int(float(count or 0)))  # -1 where Spark does not know, and some exports make texts of numbers
+    number = float(count or 0)  # some exports make texts of numbers
+    if number > MOST_ROWS:
+        raise OverflowError(f"{number:g} rows")
+    return max(0, int(number))  # -1 where Spark does not know
 
 
 def _source(source: Mapping[str, Any]) -> SourceRecord:

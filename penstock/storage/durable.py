@@ -40,14 +40,19 @@ Kept = Literal["name", "bytes", "no"]
 
 
 def write(path: Path, content: str | bytes, mode: int = PRIVATE, *, kept: Kept = "name") -> None:
-    """Write a file atomically. A file that is there is replaced, and the new one gets its mode.
+    """Write a file atomically. A file that is there is replaced, and the new one gets its mode; a link's target is replaced.
 
     Args:
         mode: of a file that was not there.
         kept: what survives a failure of the machine once the call returns; with less, the old file, or an empty one, may be
             left.
+
+    Raises:
+        OSError: it cannot be written, or what is there is no file, such as a device.
     """
     data = content.encode() if isinstance(content, str) else content
+    if is_local(path) and path.is_symlink():
+        path = path.resolve()
     if in_objects(path):  # writing an object is atomic
         path.write_bytes(data)
         return
@@ -273,7 +278,10 @@ def _drafted(path: Path, data: bytes, mode: int = PRIVATE, *, synced: bool = Tru
     try:
         with open(draft, "wb", opener=lambda name, how: os.open(name, how, mode)) as file:
             with suppress(FileNotFoundError):
-                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+                there = path.stat().st_mode
+                if not stat.S_ISREG(there):
+                    raise OSError(errno.EINVAL, "it is no file", str(path))
+                os.fchmod(file.fileno(), stat.S_IMODE(there))
             file.write(data)
             if synced:
                 sync(file)

@@ -146,7 +146,7 @@ def test_another_versions_run_is_neither_resumed_nor_shown(tmp_path, content, wh
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1, "run": 5}', '{"format": 1, "run": "1234"}'])
 def test_a_damaged_manifest_is_named(tmp_path, content):
     (tmp_path / MANIFEST).write_text(content)
-    with pytest.raises(SourceError, match="is not the directory of a run, or cannot be read"):
+    with pytest.raises(SourceError, match=r"manifest.json is damaged .*: put it back as it was"):
         manifest_of(tmp_path)
     with pytest.raises(ConfigurationError, match=r"manifest.json is damaged .* so nothing in its directory is touched"):
         stored_manifest(tmp_path)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from penstock.cli.arguments import WRITTEN
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.queue.given import flag, read, server_options
@@ -17,7 +18,7 @@ from penstock.errors import ConfigurationError
 @server_options
 @click.option("--max-mean-response", type=float, default=math.inf, help="Longest mean response time allowed, seconds.")
 @click.option("--max-p99", type=float, help="Longest 99th percentile of the response time allowed, seconds.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the best cost over the batch size: .png or .svg.")
+@click.option("--plot", type=WRITTEN, help="Draw the best cost over the batch size: .png or .svg.")
 def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None, as_json: bool, **given: Any) -> None:
     """Find the batch size and timer of least cost, jointly.
 

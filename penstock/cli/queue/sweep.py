@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.arguments import WRITTEN
 from penstock.cli.bar import Bar
 from penstock.cli.command import command
 from penstock.cli.echo import echo
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from penstock.queueing.model import Model
     from penstock.queueing.sweep import Axis, Value
 
+MOST = 1_000_000
+"""How many settings a sweep may have."""
+
 
 @command()
 @server_options
@@ -31,10 +35,10 @@ if TYPE_CHECKING:
 @click.option(
     "--output",
     "-o",
-    type=click.Path(path_type=Path),
+    type=WRITTEN,
     help="A .jsonl file: a line about the sweep, and a line a setting; the same command resumes it.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the last column over the last axis: .png or .svg.")
+@click.option("--plot", type=WRITTEN, help="Draw the last column over the last axis: .png or .svg.")
 @click.option("--master", help="Solve on a Spark master, as local[*]; in this process unless given.")
 def sweep(
     axes: tuple[str, ...],
@@ -72,8 +76,10 @@ def sweep(
         costs.get("transfer", 0.0) if costs else None,
         QUANTILES if quantiles else (),
     )
+    if math.prod(len(axis.values) for axis in parsed) > MOST:
+        raise ConfigurationError(f"The axes have more than {MOST:,} settings together: give them fewer values.")
     wanted = settings(parsed)
-    about = {"sweep": repr(server), "costs": costs or {}, "quantiles": quantiles}
+    about = {"kind": "predicted", "sweep": repr(server), "costs": costs or {}, "quantiles": quantiles}
     known = _resume(output, [axis.name for axis in parsed], about)
     missing = [setting for setting in wanted if _key(setting) not in known]
     if master is not None and missing:
@@ -89,7 +95,7 @@ def sweep(
             advance(number, len(missing))
     points = [known[_key(setting)] for setting in wanted]
     if as_json:
-        echo(json.dumps(finite(points), default=str))
+        echo(json.dumps(finite([{"kind": "predicted", **point} for point in points]), default=str))
     elif output is None:
         show_points(points)
     else:

@@ -503,7 +503,9 @@ class EventLog:
         try:
             durable.make(self.directory, 0o700)  # private to its owner, unless it exists with another mode
         except OSError as error:
-            raise SinkError(f"The event log in {directory} cannot be opened: {error.strerror}.") from error
+            raise SinkError(
+                f"The event log in {directory} cannot be opened ({error.strerror}): choose another directory."
+            ) from error
 
     def streams(self) -> list[str]:
         """Return the names of the streams that have a file, sorted; a stream may have a file and no events."""

@@ -66,7 +66,9 @@ class Recording:
             durable.make_here(self.directory)
             self.log: BinaryIO = durable.private(self.here / LOG, "ab")
         except OSError as error:
-            raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
+            raise SinkError(
+                f"The run's directory {self.here} cannot be written ({error.strerror}): choose another place by --runs."
+            ) from error
         if take_over:  # the fenced process holds the lock until it ends, and then nobody else is to have it
             threading.Thread(target=self._lock_when_free, daemon=True).start()
         else:
