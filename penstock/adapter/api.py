@@ -1,7 +1,7 @@
 """The HTTP and WebSocket API of the adapter: checks access, and dispatches requests to handlers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from starlette.middleware.cors import CORSMiddleware
@@ -97,6 +97,8 @@ class Api:
         """
         if route.role != "nobody":
             self._guard.check(request, route.role)
+        if route.query:
+            self._refuse_unknown(request, route.query)
         handler = self._handlers[route.handler]
         match route.of:
             case "adapter":
@@ -113,14 +115,25 @@ class Api:
         try:
             if "offset" in socket.query_params:
                 self._guard.check(socket, "consume")
+                self._refuse_unknown(socket, ("offset",))
                 await self._consumers.feed(socket, self._output(socket))
             else:
                 self._guard.check(socket, "produce")
+                self._refuse_unknown(socket, ("id", "offset"))
                 await self._producers.converse(socket, self._input(socket))
         except (WebSocketDisconnect, RuntimeError, TimeoutError):  # the client has gone, or does not read
             return
         except Exception as error:
             await _refuse(socket, error)
+
+    def _refuse_unknown(self, asked: HTTPConnection, known: Sequence[str]) -> None:
+        """Refuse parameters of a query that would be ignored: unknown ones, and a second one of the same name."""
+        names = [name for name, _ in asked.query_params.multi_items()] if asked.scope["query_string"] else []
+        for name in names:
+            if name not in (*known, self._guard.query):
+                raise refusal(400, f"There is no parameter {name[:80]} here; there is {' and '.join(known)}.")
+            if names.count(name) > 1:
+                raise refusal(400, f"The parameter {name} is given {names.count(name)} times: give it once.")
 
     def _input(self, asked: HTTPConnection) -> Input:
         stream = self._stream(asked)

@@ -63,7 +63,12 @@ class Consumers:
             raise refusal(409, f"Stream {stream.name} has no key; declare one, as app.sink(..., key='field').")
         # The path still percent-encoded, so that an encoded slash within a value does not separate values.
         path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
-        event = stream.store.latest(key_of_path(path.split("/")[3:], stream.event_type, stream.key))
+        parts = path.split("/")[3:]
+        if len(parts) != len(stream.key):
+            raise refusal(
+                400, f"The key of stream {stream.name} is {'/'.join(stream.key)}; give a value for each, as in a URL."
+            )
+        event = stream.store.latest(key_of_path(parts, stream.event_type, stream.key))
         if event is None:
             raise refusal(404, f"Stream {stream.name} has had no event of this key.")
         return Response(event.payload, media_type="application/json", headers={"X-Offset": str(event.offset)})

@@ -16,11 +16,11 @@ from penstock.runs.gate import TransferGate
 
 
 class KeyReused(Exception):
-    """Raised where an Idempotency-Key was used before with other events."""
+    """Raised where an Idempotency-Key was used before with another body."""
 
     def __str__(self) -> str:
         return (
-            "This Idempotency-Key was used before with other events; nothing was accepted. Send other events with another key: "
+            "This Idempotency-Key was used before with another body; nothing was accepted. Send other events with another key: "
             "only events that were rejected may be sent again, corrected, with the same key."
         )
 
@@ -75,7 +75,7 @@ class Door:
 
         Raises:
             SinkError: the store cannot be written or has not answered in time, or too many bytes wait for it.
-            KeyReused: the parcel's Idempotency-Key was used before with other events.
+            KeyReused: the parcel's Idempotency-Key was used before with another body.
         """
         size = size_of(parcel.payloads)
         if self._bytes + size > self._memory:

@@ -28,6 +28,8 @@ class EventNames:
 
     def __init__(self, key: str | None, field: str | None, event_type: type, client: str) -> None:
         self._key, self._field, self._client = key, field, client
+        if key is not None and field is not None:
+            raise refusal(400, "An Idempotency-Key names all events, and ?id= each of them: give one of the two.")
         if key is not None and not _is_name(key):
             raise refusal(400, f"An Idempotency-Key has from 1 to {NAME_LENGTH} characters.")
         if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
@@ -55,7 +57,7 @@ class EventNames:
             parsed.rejected += [Rejection(parsed.rows[row], why) for row in wrong]
             parsed.rejected.sort(key=lambda rejection: rejection.index)
             parsed.payloads = [parsed.payloads[row] for row in good]
-        return Parcel(parsed.payloads, ids=[f"event {values[row]}" for row in good])
+        return Parcel(parsed.payloads, ids=[f"event {self._field}={values[row]}" for row in good])
 
 
 def _is_name(text: str) -> bool:

@@ -67,8 +67,9 @@ class Operations:
 
     async def health(self, request: Request) -> Response:
         """Tell whether the adapter is up, or stopping."""
-        stopping = self._stopping.is_set()
-        return _json({"status": "stopping" if stopping else "up"}, 503 if stopping else 200)
+        if self._stopping.is_set():
+            raise refusal(503, "The adapter stops; try again once another has started.")
+        return _json({"status": "up"})
 
     async def metrics(self, request: Request) -> Response:
         """Send all metrics in Prometheus's format."""
@@ -95,7 +96,7 @@ class Operations:
                 self._limits.check(stream.name, wanted.flush_timer_s)
                 stream.door.set_gate(TransferGate(wanted.batch_size, wanted.flush_timer_s))
             except (msgspec.DecodeError, RecursionError, ConfigurationError) as error:
-                raise refusal(422, f'{error} Send {{"batch_size": 1000, "flush_timer_s": 0.05}}.') from None
+                raise refusal(422, f'{str(error).rstrip(".")}. Send {{"batch_size": 1000, "flush_timer_s": 0.05}}.') from None
         return await self.gate(request, stream)
 
     async def arrivals(self, request: Request, stream: Input) -> Response:

@@ -59,8 +59,9 @@ class Producers:
         headers = headers_of(request)
         lines = _is_ndjson(headers.get(b"content-type", b"application/json").decode("latin-1"))
         key = headers[b"idempotency-key"].decode("latin-1") if b"idempotency-key" in headers else None
-        field = request.query_params.get("id") if request.scope["query_string"] else None
-        names = EventNames(key, field, stream.event_type, self._client(request))
+        if key is not None and sum(name == b"idempotency-key" for name, _ in request.scope["headers"]) > 1:
+            raise refusal(400, "There are several Idempotency-Keys: send one.")
+        names = EventNames(key, _field_of(request), stream.event_type, self._client(request))
         with Hold(self._room) as hold:
             body = await self.receive(request, hold)
             answer = await self._accept(stream, *await self._read(stream, body, names, lines))
@@ -198,7 +199,7 @@ class Producers:
                 if len(body) > self._limits.body:
                     raise self._too_large()
                 key, events, lines = unwrap(body, stream.event_type)
-                names = EventNames(key, socket.query_params.get("id"), stream.event_type, self._client(socket))
+                names = EventNames(key, _field_of(socket), stream.event_type, self._client(socket))
                 parcel, rejected = await self._read(stream, events, names, lines)
                 answer: Any = msgspec.to_builtins(await self._accept(stream, parcel, rejected))
         except RequestProblem as problem:
@@ -209,6 +210,11 @@ class Producers:
 def headers_of(request: Request) -> Mapping[bytes, bytes]:
     """Return the headers as a dict, for many look-ups: Starlette's mapping scans all headers each time."""
     return dict(request.scope["headers"])
+
+
+def _field_of(asked: HTTPConnection) -> str | None:
+    """Return the field that holds the events' ids, which the query names; None where it names none."""
+    return asked.query_params.get("id") if asked.scope["query_string"] else None
 
 
 def _is_ndjson(content_type: str) -> bool:

@@ -41,6 +41,8 @@ class Hold:
         """
         room = self._room
         room.check()
+        if self._mine + size > room.limit:
+            raise refusal(413, f"This request alone takes more than {room.limit} bytes of memory; send fewer events at a time.")
         if room.held + size > room.limit:
             raise refusal(503, f"More than {room.limit} bytes of events wait to be written; try again later.")
         self._mine += size

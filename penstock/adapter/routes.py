@@ -15,12 +15,12 @@ HTML = "text/html"
 
 REASONS = {
     400: "What was sent, or asked for, is not understood.",
-    401: "A token is needed.",
-    403: "The token does not allow this.",
+    401: "A token is needed, and this one is not known.",
+    403: "The token does not allow this, or the request comes from a page, or was meant for a host, that is not welcome.",
     404: "There is no such stream, or no event of this key.",
     405: "The stream goes the other way.",
     408: "The body did not come in time.",
-    409: "The stream has no key, or the Idempotency-Key came before with other events.",
+    409: "The stream has no key, or the Idempotency-Key came before with another body.",
     410: "The events at this offset have been trimmed.",
     413: "The body is too large.",
     415: "The Content-Type or Content-Encoding is not understood.",
@@ -40,6 +40,7 @@ class Route:
         summary: the summary for the OpenAPI document; ``{name}`` stands for the stream.
         content: the kind of content of the answer with status 200.
         statuses: the statuses of refusals.
+        query: the parameters of the query, besides the token; where there are some, others are refused.
     """
 
     method: str
@@ -51,6 +52,7 @@ class Route:
     content: Content
     statuses: tuple[int, ...] = ()
     media: str = JSON
+    query: tuple[str, ...] = ()
 
 
 RECEIVING = (408, 413, 415, 503)
@@ -66,6 +68,7 @@ ROUTES = (
         "Send events of {name}",
         "answer",
         (400, 401, 403, 409, *RECEIVING),
+        query=("id",),
     ),
     Route(
         "GET",
@@ -75,16 +78,19 @@ ROUTES = (
         "output",
         "Receive the events of {name}",
         "sse",
-        (400, 401, 403, 410),
+        (400, 401, 403, 410, 503),
         SSE,
+        ("offset",),
     ),
     Route("GET", "/", "index", "nobody", "adapter", "Where to look", "object"),
-    Route("GET", "/docs", "docs", None, "adapter", "This description, to read", "text", (401,), HTML),
+    Route("GET", "/docs", "docs", None, "adapter", "This description, to read", "text", (401, 403), HTML),
     Route("GET", "/health", "health", "nobody", "adapter", "Whether the adapter is up", "object", (503,)),
-    Route("GET", "/metrics", "metrics", None, "adapter", "Metrics for Prometheus", "text", (401,), TEXT),
-    Route("GET", "/openapi.json", "openapi", None, "adapter", "This description", "object", (401,)),
-    Route("GET", "/streams", "streams", None, "adapter", "The streams", "list", (401,)),
-    Route("GET", "/schemas/{name}", "schema", None, "stream", "The JSON Schema of {name}'s events", "schema", (401,), SCHEMA),
+    Route("GET", "/metrics", "metrics", None, "adapter", "Metrics for Prometheus", "text", (401, 403), TEXT),
+    Route("GET", "/openapi.json", "openapi", None, "adapter", "This description", "object", (401, 403)),
+    Route("GET", "/streams", "streams", None, "adapter", "The streams", "list", (401, 403)),
+    Route(
+        "GET", "/schemas/{name}", "schema", None, "stream", "The JSON Schema of {name}'s events", "schema", (401, 403), SCHEMA
+    ),
     Route("GET", "/streams/{name}/gate", "gate", "operate", "input", "The gate of {name}", "gate", (401, 403)),
     Route(
         "PUT",
@@ -94,7 +100,7 @@ ROUTES = (
         "input",
         "Change the gate of {name}",
         "gate",
-        (401, 403, *RECEIVING, 422),
+        (400, 401, 403, *RECEIVING, 422),
     ),
     Route(
         "GET",
@@ -124,6 +130,6 @@ ROUTES = (
         "keyed",
         "The last event of a key of {name}",
         "event",
-        (401, 403, 404),
+        (400, 401, 403, 404, 503),
     ),
 )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -174,7 +175,9 @@ class Adapter:
         ready()
         try:
             server = Server(api.application, self._port, options.tls)
-            if not await server.serve(stop, api.stop, GRACE_S, at_once):  # requests are left: fail them, so that clients know
+            if not await server.serve(
+                stop, partial(_finish, inputs, api), GRACE_S, at_once
+            ):  # requests are left: fail them, so that clients know
                 for stream in inputs.values():
                     stream.door.give_up("The adapter stops before the store has answered.")
                 await asyncio.sleep(ANSWERED_WITHIN_S)
@@ -209,6 +212,13 @@ class Adapter:
             for store in (*self._inputs.values(), *map(LogStore, self._outputs.values())):
                 with suppress(OSError):  # the next request reports a full disk
                     await asyncio.to_thread(store.expire, now - self._options.retain, now - self._options.remember)
+
+
+async def _finish(inputs: Mapping[str, Input], api: Api) -> None:
+    """Have the requests under way answered: open the gates, as no more events will come that theirs could wait for."""
+    for stream in inputs.values():
+        stream.door.set_gate(TransferGate(stream.door.gate.batch_size))
+    await api.stop()
 
 
 def _told_to_stop(*, leash: bool) -> tuple[asyncio.Event, asyncio.Event]:

@@ -1,19 +1,25 @@
 """The client for synchronous programs."""
 
+import atexit
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 import httpx
 from httpx_sse import connect_sse
 
 from penstock.client.protocol import (
+    LOG,
     Event,
     Flow,
     Gathering,
+    PerProcess,
     Post,
     Received,
     Sent,
@@ -52,8 +58,15 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._patience = patience
-        self._http = httpx.Client(
-            base_url=address_of(url), headers=headers_of(token), timeout=timeout, verify=verify, transport=transport
+        self._connections = PerProcess(
+            partial(
+                httpx.Client,
+                base_url=address_of(url),
+                headers=headers_of(token),
+                timeout=timeout,
+                verify=verify,
+                transport=transport,
+            )
         )
 
     def __enter__(self) -> "Client":
@@ -64,7 +77,7 @@ class Client:
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        self._connections.get().close()
 
     def send(self, stream: str, events: Iterable[Event], *, key: str | None = None, id_field: str | None = None) -> Sent:
         """Send events, with retries, and return when the adapter has stored them durably.
@@ -76,7 +89,10 @@ class Client:
         Raises:
             RefusedError: the adapter refuses the request, or the patience is used up.
         """
-        sent: Sent = self._drive(sending(Post(stream, events, key, id_field), self._patience))
+        return self._deliver(Post(stream, events, key, id_field))
+
+    def _deliver(self, post: Post) -> Sent:
+        sent: Sent = self._drive(sending(post, self._patience))
         return sent
 
     def producer(self, stream: str, **options: Any) -> "Producer":
@@ -97,7 +113,9 @@ class Client:
             trouble: Trouble | None
             try:
                 query = {"offset": subscription.position}
-                with connect_sse(self._http, "GET", subscription.path, params=query, **subscription.options) as source:
+                with connect_sse(
+                    self._connections.get(), "GET", subscription.path, params=query, **subscription.options
+                ) as source:
                     if source.response.status_code != 200:
                         source.response.read()
                     trouble = subscription.opened(source.response)
@@ -111,9 +129,9 @@ class Client:
         """Return the last event of a key in a result stream, or None.
 
         Raises:
-            RefusedError: the stream has no key.
+            RefusedError: the stream has no key, or one of more or fewer values; or the patience is used up.
         """
-        return self._drive(looking_up(stream, key))
+        return self._drive(looking_up(stream, key, self._patience))
 
     def _drive(self, flow: Flow) -> Any:
         """Run a flow: make its requests and do its waits; returns its result."""
@@ -127,7 +145,7 @@ class Client:
                 time.sleep(step)
                 continue
             try:
-                answer = self._http.request(step.method, step.path, **step.options)
+                answer = self._connections.get().request(step.method, step.path, **step.options)
             except httpx.TransportError as error:
                 answer = error
 
@@ -135,13 +153,15 @@ class Client:
 class Producer:
     """Collects single events, and sends them in batches from a thread of its own.
 
-    As a context manager, it sends the remaining events at the end of the block.
+    As a context manager, it sends the remaining events at the end of the block; one that is not closed does at the end of the
+    program.
 
     Args:
-        batch_size, flush_timer: a batch is sent when it has so many events, or its first has waited so long (seconds).
+        batch_size, flush_timer: a batch is sent when it has so many events, or a megabyte of them, or its first has waited so
+            long (seconds).
         waiting: how many events may wait in the queue; ``put`` blocks when it is full.
         id_field: see `Client.send`.
-        rejected: called with each event that was rejected, and the reason.
+        rejected: called with each event that was rejected, and the reason; it may put the event again, mended.
     """
 
     def __init__(
@@ -159,8 +179,11 @@ class Producer:
         self._gathering = Gathering(batch_size, flush_timer, rejected)
         self._queue: queue.Queue[Waiting | None] = queue.Queue(waiting)
         self._putting, self._is_closed, self._turn = 0, False, threading.Condition()
+        self._again: list[Waiting] = []
+        """What ``rejected`` has put, which must not wait for room that only its own thread makes."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+        _OPEN.add(self)
 
     @property
     def sent(self) -> Sent:
@@ -182,6 +205,9 @@ class Producer:
         """
         self._gathering.check()
         waiting = Waiting(event, payload_of(event))
+        if threading.current_thread() is self._thread:
+            self._again.append(waiting)
+            return
         with self._turn:
             if self._is_closed:
                 raise closed()
@@ -198,37 +224,77 @@ class Producer:
 
         Raises:
             RefusedError: some events could not be sent.
+            Exception: the first that ``rejected`` has raised.
         """
+        self._gathering.check_process()
         self._queue.join()
-        self._gathering.check()
+        self._gathering.end()
 
     def close(self) -> None:
-        """Send all remaining events, those that other threads are putting included, and end the thread."""
+        """Send all remaining events, those that other threads are putting included, and end the thread.
+
+        Raises:
+            RefusedError: some events could not be sent.
+            Exception: the first that ``rejected`` has raised.
+        """
+        self._gathering.check_process()
         with self._turn:
             was_closed, self._is_closed = self._is_closed, True
             self._turn.wait_for(lambda: not self._putting)
         if not was_closed:
             self._queue.put(None)
         self._thread.join()
-        self._gathering.check()
+        _OPEN.discard(self)
+        self._gathering.end()
 
     def _run(self) -> None:
         last = False
         while not last:
-            batch = [self._queue.get()]
-            deadline = time.monotonic() + self._gathering.flush_timer
-            while batch[-1] is not None and len(batch) < self._gathering.batch_size:
-                try:
-                    batch.append(self._queue.get(timeout=max(0.0, deadline - time.monotonic())))
-                except queue.Empty:
-                    break
+            batch = self._gathered()
             last = batch[-1] is None
-            events = [event for event in batch if event is not None]
-            if events and not self._gathering.failed:
-                try:
-                    sent = self._client.send(self._stream, [event.payload for event in events], id_field=self._id_field)
-                    self._gathering.add(events, sent)
-                except BaseException as error:
-                    self._gathering.fail(error)
+            self._send([event for event in batch if event is not None])
+            while self._again:
+                again, self._again = self._again, []
+                self._send(again)
             for _ in batch:
                 self._queue.task_done()
+
+    def _gathered(self) -> list[Waiting | None]:
+        """Wait for a batch; None at its end says that no more events come."""
+        batch = [self._queue.get()]
+        deadline, size = time.monotonic() + self._gathering.flush_timer, 0
+        while (newest := batch[-1]) is not None:
+            size += len(newest.payload)
+            if not self._gathering.takes(len(batch), size):
+                break
+            try:
+                batch.append(self._queue.get(timeout=max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                break
+        return batch
+
+    def _send(self, events: list[Waiting]) -> None:
+        if events and not self._gathering.failed:
+            try:
+                post = Post(self._stream, [event.payload for event in events], None, self._id_field)
+                self._gathering.add(events, self._client._deliver(post))
+            except BaseException as error:
+                self._gathering.fail(error)
+
+    def _end(self) -> None:
+        """Send what is left at the end of the program."""
+        try:
+            self.close()
+        except Exception as error:
+            LOG.error("Not all events that were put for %s were sent: %s", self._stream, error)
+
+
+_OPEN: "WeakSet[Producer]" = WeakSet()
+_PROCESS = os.getpid()
+
+
+@atexit.register
+def _end_all() -> None:
+    if os.getpid() == _PROCESS:
+        for producer in list(_OPEN):
+            producer._end()

@@ -1,13 +1,14 @@
 """The client's side of the adapter's HTTP protocol, shared by the blocking and the asynchronous client."""
 
 import logging
+import os
 import random
 import re
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from math import isinf
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -42,9 +43,13 @@ def payload_of(event: Event) -> bytes:
     """Return an event as JSON.
 
     Raises:
-        ValueError: it holds an infinite number, which JSON lacks; it would be sent as null.
+        ValueError: it holds an infinite number, which JSON lacks; it would be sent as null. Or it is bytes that are no JSON.
     """
     if isinstance(event, bytes):
+        try:
+            msgspec.json.decode(event, type=msgspec.Raw)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"These bytes are no event as JSON ({error}): {event!r:.200}") from None
         return event
     payload = _encode(event)
     if b"null" in payload and any(isinstance(scalar, float) and isinf(scalar) for scalar in scalars_in(event)):
@@ -85,6 +90,8 @@ class Post:
     """A request that carries events; it is identical at each retry, so that the adapter recognizes it."""
 
     def __init__(self, stream: str, events: Iterable[Event], key: str | None, id_field: str | None) -> None:
+        if isinstance(events, Mapping | str | bytes | msgspec.Struct):
+            raise ConfigurationError("Several events are sent at once: put a single one into a list, as [event].")
         payloads = [payload_of(event) for event in events]
         self.path = stream_path(stream)
         self.content = b"[" + b",".join(payloads) + b"]"
@@ -107,7 +114,7 @@ class Post:
         """
         if response.status_code not in (200, 422):
             raise refused(response)
-        sent = msgspec.json.decode(response.content, type=Sent)
+        sent: Sent = _decoded(response, Sent)
         sent.retries = retries
         return sent
 
@@ -118,10 +125,11 @@ class Patience:
     Args:
         seconds: the time for all retries.
         now: the present time of a monotonic clock, in seconds.
+        wanted: what the adapter is to do, as "take the events".
     """
 
-    def __init__(self, seconds: float, now: float) -> None:
-        self._deadline, self._pause = now + seconds, PAUSES_S[0]
+    def __init__(self, seconds: float, now: float, wanted: str) -> None:
+        self._deadline, self._pause, self._wanted = now + seconds, PAUSES_S[0], wanted
         self.retries = 0
 
     def pause(self, now: float, why: httpx.Response | httpx.TransportError) -> float:
@@ -131,10 +139,10 @@ class Patience:
             RefusedError: the time for retries is over.
         """
         if now >= self._deadline:
-            raise RefusedError(f"The adapter has not taken the events: {_reason(why)}", _status(why))
+            raise RefusedError(f"The adapter did not {self._wanted}: {_reason(why)}", _status(why))
         if not self.retries:
             remaining = self._deadline - now
-            LOG.warning("The adapter does not take the events yet (%s); trying for %.0f s more.", _reason(why), remaining)
+            LOG.warning("The adapter does not %s yet (%s); trying for %.0f s more.", self._wanted, _reason(why), remaining)
         self.retries += 1
         retry_after = why.headers.get("retry-after", "") if isinstance(why, httpx.Response) else ""
         pause = max(self._pause, float(retry_after) if retry_after.isdigit() else 0.0) * random.uniform(0.5, 1.0)
@@ -169,7 +177,7 @@ Flow = Generator[Call | float, Any, Any]
 
 def sending(post: Post, patience_s: float) -> Flow:
     """Send events with retries until the adapter has accepted or refused them; returns `Sent`."""
-    patience = Patience(patience_s, time.monotonic())
+    patience = Patience(patience_s, time.monotonic(), "take the events")
     while True:
         answer = yield Call("POST", post.path, {"content": post.content, "headers": post.headers, "params": post.params})
         if isinstance(answer, httpx.Response) and answer.status_code not in TRY_AGAIN:
@@ -177,20 +185,20 @@ def sending(post: Post, patience_s: float) -> Flow:
         yield patience.pause(time.monotonic(), answer)
 
 
-def looking_up(stream: str, key: Sequence[object]) -> Flow:
-    """Request the last event of a key; returns it, or None."""
+def looking_up(stream: str, key: Sequence[object], patience_s: float) -> Flow:
+    """Request the last event of a key, with retries; returns it, or None."""
     parts = joined(None if part is None else text_of(part) for part in key)
     if {".", ".."} & set(parts.split("/")):
         raise ValueError(f"The key {parts} cannot be asked for, as HTTP takes . and .. for steps between directories.")
     path = f"/results/{quote(stream, safe='')}/{parts}"
-    answer = yield Call("GET", path)
-    if isinstance(answer, httpx.TransportError):
-        raise answer
+    patience = Patience(patience_s, time.monotonic(), "send the result")
+    while not isinstance(answer := (yield Call("GET", path)), httpx.Response) or answer.status_code in TRY_AGAIN:
+        yield patience.pause(time.monotonic(), answer)
     if answer.status_code == 404 and NO_EVENT in _reason(answer):
         return None
     if answer.status_code != 200:
         raise refused(answer)
-    return msgspec.json.decode(answer.content)
+    return _decoded(answer, Any)
 
 
 class Subscription:
@@ -201,7 +209,7 @@ class Subscription:
         self.position = str(offset)
         self.options = {"timeout": httpx.Timeout(40.0, read=45.0)}  # the adapter sends a ping every 15 s
         self._seconds, self._connected = patience_s, False
-        self._patience = Patience(patience_s, time.monotonic())
+        self._patience = self._begun()
 
     def opened(self, response: httpx.Response) -> Trouble | None:
         """Record the response to a connection; returns None if events follow, or the response if a retry may help.
@@ -213,6 +221,8 @@ class Subscription:
             return response
         if response.status_code != 200:
             raise refused(response)
+        if "x-offset" not in response.headers:
+            raise _stranger(response)
         self.position, self._connected = response.headers["x-offset"], True
         return None
 
@@ -224,8 +234,27 @@ class Subscription:
     def pause(self, why: Trouble | None) -> float:
         """Return the seconds to wait before reconnecting; the time for retries starts when a connection ends."""
         if self._connected:
-            self._patience, self._connected = Patience(self._seconds, time.monotonic()), False
+            self._patience, self._connected = self._begun(), False
         return PAUSES_S[0] if why is None else self._patience.pause(time.monotonic(), why)
+
+    def _begun(self) -> Patience:
+        return Patience(self._seconds, time.monotonic(), "send events")
+
+
+Connections = TypeVar("Connections")
+
+
+class PerProcess(Generic[Connections]):
+    """Connections that each process makes for itself: over those that a fork shares, answers would come to the other one."""
+
+    def __init__(self, make: Callable[[], Connections]) -> None:
+        self._make, self._process, self._made = make, os.getpid(), make()
+
+    def get(self) -> Connections:
+        """Return the connections of this process."""
+        if self._process != os.getpid():
+            self._process, self._made = os.getpid(), self._make()
+        return self._made
 
 
 class Waiting(NamedTuple):
@@ -233,6 +262,10 @@ class Waiting(NamedTuple):
 
     event: Event
     payload: bytes
+
+
+BATCH_BYTES = 1 << 20
+"""A producer sends a batch, whatever its number of events, once they have so many bytes; the adapter takes 8 MB."""
 
 
 class Gathering:
@@ -247,7 +280,9 @@ class Gathering:
         self.batch_size, self.flush_timer = batch_size, flush_timer
         self._rejected = rejected
         self._failure: BaseException | None = None
+        self._fault: Exception | None = None
         self._done = 0
+        self._process = os.getpid()
         self.sent = Sent()
 
     @property
@@ -259,10 +294,32 @@ class Gathering:
         """Record that a batch could not be sent."""
         self._failure = error
 
+    def takes(self, events: int, size: int) -> bool:
+        """Whether a batch with so many events, of so many bytes, is to wait for more."""
+        return events < self.batch_size and size < BATCH_BYTES
+
+    def check_process(self) -> None:
+        """Refuse to go on in a process that was forked off the one that made the producer, which alone sends its events.
+
+        Raises:
+            RefusedError: this is such a process.
+        """
+        if self._process != os.getpid():
+            raise RefusedError(
+                "The producer was made before this process was forked, and sends in the other one: make one in each process.", 0
+            )
+
     def check(self) -> None:
-        """Raise the error that has ended the producer, if there is one."""
+        """Raise the error that has ended the producer, if there is one; see also `check_process`."""
+        self.check_process()
         if self._failure is not None:
             raise self._failure
+
+    def end(self) -> None:
+        """Raise the error that has ended the producer, or else the first that ``rejected`` has raised."""
+        self.check()
+        if self._fault is not None:
+            raise self._fault
 
     def add(self, batch: Sequence[Waiting], sent: Sent) -> None:
         """Add the outcome of a batch to the totals, and report its rejected events."""
@@ -274,7 +331,10 @@ class Gathering:
         self._done += len(batch)
         for each in sent.rejected:
             if self._rejected is not None:
-                self._rejected(batch[each.index].event, each.reason)
+                try:
+                    self._rejected(batch[each.index].event, each.reason)
+                except Exception as error:  # the other events are sent all the same
+                    self._fault = self._fault or error
 
 
 def stream_path(stream: str) -> str:
@@ -285,6 +345,18 @@ def stream_path(stream: str) -> str:
 def refused(response: httpx.Response) -> RefusedError:
     """Return the error for a refused request, with the adapter's reason."""
     return RefusedError(_reason(response), response.status_code)
+
+
+def _decoded(response: httpx.Response, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(response.content, type=kind)
+    except msgspec.DecodeError:
+        raise _stranger(response) from None
+
+
+def _stranger(response: httpx.Response) -> RefusedError:
+    """Return the error for an answer that no adapter gives."""
+    return RefusedError(f"What answers at {response.url} is no adapter: see that the address is right.", response.status_code)
 
 
 def closed() -> RefusedError:

@@ -33,7 +33,7 @@ class Guard:
         cookie: str | None = None,
     ) -> None:
         self._access, self._names, self._origins = access, HostNames(names), origins
-        self._query, self._cookie = query, cookie
+        self.query, self._cookie = query, cookie
         wrong = next((origin for origin in origins if origin != "*" and not ORIGIN.fullmatch(origin)), None)
         if wrong is not None:
             raise ConfigurationError(
@@ -65,10 +65,9 @@ class Guard:
             )
         token = self._token_of(asked)
         if not self._access.knows(token):
+            what = "This token is not known" if token else "A token is needed"
             raise RequestProblem(
-                401,
-                f"A token is needed: send Authorization: Bearer TOKEN, or ?{self._query}=TOKEN.",
-                {"WWW-Authenticate": "Bearer"},
+                401, f"{what}: send Authorization: Bearer TOKEN, or ?{self.query}=TOKEN.", {"WWW-Authenticate": "Bearer"}
             )
         if role is not None and not self._access.allows(role, token):
             raise refusal(403, f"This token does not permit you to {role}: use one with that role (see --tokens).")
@@ -87,4 +86,4 @@ class Guard:
         scheme, _, token = asked.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return token
-        return asked.query_params.get(self._query) or (asked.cookies.get(self._cookie) if self._cookie else None)
+        return asked.query_params.get(self.query) or (asked.cookies.get(self._cookie) if self._cookie else None)

@@ -37,7 +37,7 @@ def test_a_default_is_no_id(field, given):
 
 def test_a_field_that_must_be_there_is_an_id():
     kept, parsed = parcel([b'{"d":"1"}', b'{"d":"2"}'], "d")
-    assert (kept.ids, parsed.rejected) == (["event 1", "event 2"], [])
+    assert (kept.ids, parsed.rejected) == (["event d=1", "event d=2"], [])
 
 
 @pytest.mark.parametrize(

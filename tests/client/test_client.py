@@ -50,7 +50,7 @@ def test_a_refusal_says_why(adapter):
 
 
 def test_patience_ends():
-    with Client("http://127.0.0.1:9", patience=0.3) as client, pytest.raises(RefusedError, match="has not taken"):
+    with Client("http://127.0.0.1:9", patience=0.3) as client, pytest.raises(RefusedError, match="did not take the events"):
         client.send("Words", [{"text": "a"}])
 
 
