@@ -175,3 +175,24 @@ def test_a_key_that_has_expired_is_not_begun_anew_by_an_event_that_fails():
     driver.batch()
     assert driver.output("Out") == before
     assert driver.elements["Counted"].instances == {0: 0}
+
+
+def test_what_is_swept_is_counted_one_by_one():
+    """The number of instances is what the number of pages, and the counts of a move, follow from."""
+    app, reads, said = streams("processing")
+
+    @app.element(reads, key="key", emits=said, expires="10 s")
+    class Counter(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, read):
+            self.n += 1
+
+    driver = TopologyDriver(app)
+    driver.batch({"Reads": [Read(f"k{number}", NOON) for number in range(40)]})
+    driver.advance(5)
+    driver.batch({"Reads": [Read(f"k{number}", NOON) for number in range(3)]})
+    driver.advance(7)  # 37 have expired, and 3 have not
+    driver.batch({"Reads": [Read("k0", NOON)]})
+    [tally] = driver.elements.values()
+    assert sum(tally.instances.values()) == 3

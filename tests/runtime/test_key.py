@@ -99,6 +99,7 @@ def test_integers_live_where_earlier_versions_have_put_them():
 
     numbers = [700, 10**15, -1000, -(2**63), 2**63 - 1]
     assert buckets(numbers, 7) == [(number % 7 + turn(number // 7) % 7) % 7 for number in numbers]
+    assert buckets(numbers, 7, "remainder") == [number % 7 for number in numbers]
     few = [*range(7 * 16), *range(-7 * 16, 0)]
     assert buckets(few, 7) == [number % 7 for number in few]
     assert buckets([7 * 16, -7 * 16 - 1], 7) == [turn(16) % 7, (6 + turn(-17)) % 7]

@@ -291,6 +291,54 @@ def differences(window: Any, batches: list[list[Any]], results: str = "final") -
         assert outcome(app, rows, 0, at_once) == one_by_one
 
 
+def test_what_the_parts_of_a_delivery_have_too_late_for_some_windows_adds_up() -> None:
+    first = [[("a", late, 1, 0.1, "x", None)] for late in (0, 30, 0)]
+    rows = [*first, [("a", -360, n % 7, 0.1, "x", None) for n in range(30)]]
+    app = application(Sliding("10 s", "2 s"), "final", "dead-letter")
+    with pytest.MonkeyPatch.context() as at_once:
+        at_once.setattr(windows, "MOST", 10)
+        one_by_one = outcome(app, rows, 10**9, at_once)
+        assert outcome(app, rows, 0, at_once) == one_by_one
+    assert one_by_one[-1][1] == 30
+
+
+class Total(Event):
+    key: str
+    n: int
+    all: list[int]
+
+
+class Sum(Event):
+    key: str
+    n: int
+
+
+def in_one_window(into: type[Event], numbers: list[int], **reducing: Any) -> TopologyDriver:
+    app = App("totals")
+    source = app.source("Readings", Reading, event_time="at")
+    totals = app.stream("Totals", into)
+    app.aggregate(source, key="key", window=Tumbling("1 d"), into=totals, **reducing)
+    app.sink("Out", totals)
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Readings": [Reading("abc"[n % 3], T0, number, 0.5) for n, number in enumerate(numbers)]})
+    driver.finish()
+    return driver
+
+
+def test_values_that_are_collected_together_stay_in_order() -> None:
+    driver = in_one_window(Total, list(range(3000)), n=reducers.count(), all=reducers.collect("number"))
+    assert {total.key: total.all for total in driver.output("Out")} == {
+        key: [*range(at, 3000, 3)] for at, key in enumerate("abc")
+    }
+
+
+def test_a_sum_that_has_no_64_bits_is_refused_in_windows_of_numbers_alone() -> None:
+    numbers = [2**63, 1, 1, 2**63, 1, 1, 5, 1, 1]
+    driver = in_one_window(Sum, numbers, n=reducers.sum("number"))
+    assert {total.key: total.n for total in driver.output("Out")} == {"a": 2**63 + 5, "b": 3, "c": 3}
+    assert len(driver.dead_letters) == 1
+
+
 @pytest.mark.parametrize("seconds", [[0, 6, 1, 7, 3], [6, 0, 3], [0, 3, 6, 9], [9, 6, 3, 0], [0, 3, 20, 1, 23]], ids=str)
 def test_sessions_that_join_in_any_order(seconds: list[int]) -> None:
     differences(Session("4 s"), [[(second, n + 1) for n, second in enumerate(seconds)]])
