@@ -38,12 +38,15 @@ def seconds(duration: Duration) -> float:
     if isinstance(duration, timedelta):
         value = duration.total_seconds()
     elif isinstance(duration, Real) and not isinstance(duration, bool):
-        value = float(duration)
+        try:
+            value = float(duration)
+        except OverflowError:
+            value = float("inf")
     elif isinstance(duration, str):
         value = _parse(duration)
     else:
         raise ConfigurationError(f"{duration!r} is not a duration: give a number of seconds, a timedelta, or a text as '10 s'.")
-    if not 0 <= value < float("inf"):
+    if not 0 <= value < float("inf"):  # nor NaN
         raise ConfigurationError(f"A duration must be zero or more and finite, not {duration!r}.")
     return value
 

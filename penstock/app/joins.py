@@ -16,6 +16,7 @@ import msgspec
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Emitted
 from penstock.app.functions import check_function
+from penstock.app.spelling import check_name
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import of_watermark, span
@@ -421,6 +422,7 @@ def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once
     bound = round(seconds(within) * SECOND)
     if not bound:
         raise TopologyError(f"Element {name}: within={within!r} would let all events through; give a longer time.")
+    check_name("element", name)
     return type(name, (Once,), {"__module__": __name__, "time_of": attrgetter(time), "within": bound, "into": into})
 
 
@@ -465,6 +467,7 @@ def _joining(
     )
     if max_held is not None and (type(max_held) is not int or max_held < 1):
         raise TopologyError(f"Join {name}: max_held={max_held!r}; give a whole number above zero.")
+    check_name("element", name)
     lists = ("left", *held)
     immutable = all(map(is_immutable, kinds))
 

@@ -9,6 +9,7 @@ import msgspec
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Emitted
 from penstock.app.functions import check_function, check_plain_function
+from penstock.app.spelling import check_name
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowing import of_watermark
@@ -114,6 +115,7 @@ def matching(
     check_function(found, len(then), f"Pattern {name}", f"decorate a function of the {len(then)} events found")
     if not span:
         raise TopologyError(f"Pattern {name}: within={within!r} is no time; give a longer one.")
+    check_name("element", name)
     made: Any = msgspec.defstruct(
         name,
         [("begun", list[list[event]], msgspec.field(default_factory=list))],  # type: ignore[valid-type]

@@ -104,7 +104,7 @@ class Reducer(ABC, Generic[State]):
         if self.field is None:
             return event
         fields = field_types(event)
-        if self.field not in fields:
+        if not isinstance(self.field, str) or self.field not in fields:
             raise TopologyError(f"{event.__name__} has no field {self.field!r}; it has {', '.join(fields)}.")
         return fields[self.field]
 

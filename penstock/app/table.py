@@ -17,6 +17,7 @@ from penstock.kinds.coding import convert, json_decoder
 from penstock.kinds.event import Event, check_event_type, field_types
 from penstock.kinds.fields import event_to_encoded, is_nested, nothing_of, opened, refuse_numbers, times_of
 from penstock.kinds.identity import identity
+from penstock.kinds.lax import lax_converter
 from penstock.masked import masked
 from penstock.storage.records import STRANGE, Records, misnamed, text_in
 
@@ -47,7 +48,7 @@ class Table:
         self._looked: float | None = None
         self._version: tuple[int, ...] | None = None
         check_event_type(row)
-        self._to_encoded = event_to_encoded(row)
+        self._to_encoded, self._lax = event_to_encoded(row), lax_converter(row)
         self._nothing, self._times = nothing_of(row), times_of(row)
         self._nested = [name for name, annotation in field_types(row).items() if is_nested(annotation)]
         for name in self.key:
@@ -116,8 +117,9 @@ class Table:
                 values = opened(values, self._nested)
             if self._to_encoded is not None:
                 values = self._to_encoded(values)
-            lax = self._format in ("csv", "sqlite")  # CSV has only texts, and SQLite no booleans
-            return convert(values, self.row, strict=not lax)
+            if self._format in ("csv", "sqlite"):  # CSV has only texts, and SQLite no booleans
+                return self._lax(values)
+            return convert(values, self.row)
         except msgspec.MsgspecError as error:
             raise SourceError(
                 f"Table {self.shown}: row {number} is no {self.row.__name__} ({error}); mend the row, or the type."

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.app.description import Description, ElementDescription, EventTimeDescription, SinkDescription, StreamDescription
 from penstock.app.element import Element, check_cases
+from penstock.app.spelling import check_name
 from penstock.app.stream import Sink, Source, Stream
 from penstock.errors import CyclicTopologyError, TopologyError
 from penstock.kinds.event import field_types
@@ -252,10 +253,7 @@ def _check_names(kind: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise TopologyError(f"Two {kind}s are named {name}: give one of them another name=.")
-        if not name or not all(character.isalnum() or character in "-_." for character in name):
-            raise TopologyError(f"The {kind} name {name!r} holds a character other than letters, digits, '-', '_' and '.'.")
-        if not name.strip("."):  # a directory of this name is another one
-            raise TopologyError(f"The {kind} name {name!r} consists of dots alone: add a letter, or a digit.")
+        check_name(kind, name)
 
 
 def _event_time(stream: Stream[Any]) -> EventTimeDescription | None:

@@ -73,11 +73,17 @@ class RecordingType(click.ParamType[str]):
 
 
 def where_run_lies(text: str) -> str:
-    """The directory of a run that is named by its directory or by its name under ``runs``; other texts stay as they are."""
+    """The directory of a run that is named by its directory or by its name under ``runs``; other texts stay as they are.
+
+    A directory of that name that is no run, as one of input, hides no run.
+    """
     if not text:
         raise ConfigurationError("Name a run, or a directory; the text is empty.")
-    named = Path("runs") / text
-    return str(named) if not Path(text).exists() and "/" not in text and named.is_dir() else text
+    from penstock.runs.manifest import is_run
+
+    here, named = Path(text), Path("runs") / text
+    hides = here.exists() and not (here.is_dir() and not is_run(here) and is_run(named))
+    return str(named) if not hides and "/" not in text and named.is_dir() else text
 
 
 WRITTEN = click.Path(path_type=Path, dir_okay=False, writable=True)

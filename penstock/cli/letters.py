@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from penstock.visible import line as one_line
 
 if TYPE_CHECKING:
     from penstock.runs.letters import Letter
+
+OTHER_FILES = ("csv", "parquet")
+"""Formats of files that are not lines of JSON."""
 
 
 @command()
@@ -35,6 +39,7 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
       penstock letters runs/divisibility --of "decoding RawWords" --replay again.jsonl
     """
     from penstock.runs.letters import letters_of
+    from penstock.runs.manifest import manifest_of
 
     chosen = [letter for letter in letters_of(run) if place in (None, letter.place)]
     if place is not None and not chosen:
@@ -43,7 +48,7 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
     if replay is not None:
         refuse_given("prints, and --replay writes a file: give one of them", "show", "as_json")
     if replay is not None and chosen:
-        _replay(chosen, replay)
+        _replay(chosen, replay, manifest_of(run).sources)
     elif as_json:
         for letter in chosen[-show:] if show else chosen:
             echo(msgspec.json.encode(letter).decode())
@@ -74,12 +79,27 @@ def _whole(letter: Letter) -> str:
     return f"{one_line(f'{letter.place}: {letter.error}{line}')}\n  {one_line(f'{letter.stream}: {payload}')}"
 
 
-def _replay(found: list[Letter], file: Path) -> None:
-    """Write the events of the dead letters, which must be of one stream, to a new file of JSON lines."""
+def _replay(found: list[Letter], file: Path, sources: Mapping[str, str]) -> None:
+    """Write the events of the dead letters, which must be of one stream, to a new file of JSON lines.
+
+    Args:
+        sources: the URI of each source of the run.
+    """
+    from penstock.connectors.uri import Uri
+
     streams = sorted({letter.stream for letter in found})
     if len(streams) != 1:
         raise ConfigurationError(f"The dead letters are of the streams {', '.join(streams)}: choose those of one with --of.")
-    lines = [line for letter in found if (line := letter.again()) is not None]
+    [stream] = streams
+    read = Uri.parse(sources.get(stream, ""))
+    if read.scheme in OTHER_FILES and file.resolve().is_relative_to(Path(read.place).resolve()):
+        raise ConfigurationError(
+            f"The events are written as JSON lines, and {read.place} is read as {read.scheme}: name a file elsewhere, and read "
+            "it by a run of its own."
+        )
+    # What could not be decoded is written as it came; a line of CSV would be none of JSON.
+    taken = [letter for letter in found if letter.raw is None or read.scheme not in OTHER_FILES]
+    lines = [line for letter in taken if (line := letter.again()) is not None]
     try:
         with file.open("x", encoding="utf-8") as out:
             out.writelines(f"{line}\n" for line in lines)
@@ -87,9 +107,12 @@ def _replay(found: list[Letter], file: Path) -> None:
         raise SinkError(f"{file} exists: name another file, or remove it.") from None
     except OSError as error:
         raise SinkError(f"The events cannot be written to {file} ({error.strerror}).") from error
+    into = "put the file into the directory that the source reads, or " if read.scheme == "jsonl" else ""
     echo(
-        f"{len(lines):,} events of {streams[0]} are in {file}. Mend what was wrong; then put the file into the directory that "
-        f"the source reads, or read it alone: penstock run APP.py --source {streams[0]}=jsonl:{file} --name NAME"
+        f"{len(lines):,} events of {stream} are in {file}, as JSON lines. Mend what was wrong; then {into}read it by a run of "
+        f"its own: penstock run APP.py --source {stream}=jsonl:{file} --name NAME"
+        if stream in sources
+        else f"{len(lines):,} events of {stream} are in {file}, as JSON lines. No source brings them, but an element does."
     )
     if len(lines) < len(found):
         echo(f"{len(found) - len(lines):,} are left out: they are no single event, or no line of JSON.")

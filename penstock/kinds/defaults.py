@@ -43,3 +43,10 @@ def maker(kind: type[Made]) -> Callable[[], Made]:
         return instance
 
     return made
+
+
+def default_of(info: msgspec.structs.FieldInfo) -> Any:
+    """Return the default of a field; None where it has none."""
+    if info.default_factory is not msgspec.NODEFAULT:
+        return info.default_factory()
+    return None if info.default is msgspec.NODEFAULT else info.default

@@ -208,9 +208,10 @@ def read_plan(path: Path) -> Plan:
         ConfigurationError: it is no valid plan; says where, and what is allowed.
     """
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SourceError(f"The plan {path} cannot be read ({error.strerror}).") from error
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise SourceError(f"The plan {path!s:.200} cannot be read ({why}).") from error
     try:
         return msgspec.json.decode(content, type=Plan)
     except msgspec.ValidationError as error:

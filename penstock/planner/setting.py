@@ -64,10 +64,10 @@ class Setting:
                 object.__setattr__(self, name, parameter.count(name, value, infinite=name == "max_rows"))
         if isinstance(self.rate, str) and not self.rate.endswith("x"):
             object.__setattr__(self, "rate", _number("rate", self.rate))
-        if isinstance(self.rate, int | float):
-            parameter.rate("rate", self.rate)
-        elif self.rate is not None:
+        if isinstance(self.rate, str):
             parameter.rate("rate", _number("rate", self.rate[:-1]))
+        elif self.rate is not None:
+            object.__setattr__(self, "rate", parameter.rate("rate", self.rate))
         if (self.min_rows or 1) > (self.max_rows or float("inf")):
             raise ConfigurationError(
                 f"min_rows={self.min_rows:g} is above max_rows={self.max_rows:g}, which Spark refuses; lower the one or "
@@ -80,12 +80,12 @@ class Setting:
         if isinstance(self.arrivals, int | float):
             if isinstance(self.arrivals, bool) or not 0 <= self.arrivals <= LARGEST_SCV:
                 raise ConfigurationError(
-                    f"arrivals={self.arrivals:g}: a squared coefficient of variation is from 0 (evenly) to {LARGEST_SCV:,}."
+                    f"arrivals={self.arrivals!s:.20}: a squared coefficient of variation is from 0 (evenly) to {LARGEST_SCV:,}."
                 )
         elif self.arrivals is not None and not isinstance(self.arrivals, str):
             try:
                 given = np.asarray(self.arrivals, dtype=float)
-            except ValueError:
+            except (ValueError, TypeError, OverflowError):
                 given = np.empty(0)
             times = tuple(np.sort(given.ravel()).tolist())
             if given.ndim > 1 or not np.isfinite(given).all() or len(times) < 2 or times[0] == times[-1]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,6 +58,13 @@ class Target:
 
     name: str
     seconds: float
+
+    def __post_init__(self) -> None:
+        is_number = isinstance(self.seconds, Real) and not isinstance(self.seconds, bool)
+        if self.name not in TARGETS or not is_number or not 0 < self.seconds < math.inf:
+            raise ConfigurationError(
+                f"The target is {self.name} {self.seconds} s: give one of {', '.join(TARGETS)}, and seconds above zero."
+            )
 
 
 @dataclass(frozen=True)
@@ -192,10 +200,6 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
         >>> tune(observe(*recorded), Target("p95", 5.0)).headline
         'A p95 of 5 s can be met.'
     """
-    if target.name not in TARGETS or not target.seconds > 0:
-        raise ConfigurationError(
-            f"The target is {target.name} {target.seconds:g} s: give one of {', '.join(TARGETS)}, above zero."
-        )
     limits = tuple(verdicts(observation))
     measured = observation.queries[-1].latency()
     besides = about_logs(observation)

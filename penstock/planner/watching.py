@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.app.duration import Duration, seconds
-from penstock.errors import SinkError
+from penstock.errors import ConfigurationError, SinkError
 from penstock.planner.calibration import calibrate
 from penstock.planner.observation import Observation, observe
 from penstock.planner.prediction import Prediction
@@ -77,6 +77,7 @@ def watch(spark: Any, path: str | Path = "progress.jsonl") -> Watching:
 
     Raises:
         SinkError: the file cannot be written.
+        ConfigurationError: ``spark`` is no session.
 
     Examples:
         In a notebook::
@@ -85,4 +86,6 @@ def watch(spark: Any, path: str | Path = "progress.jsonl") -> Watching:
             ...  # the query runs
             watching.tune(p95="5 seconds").options
     """
+    if not hasattr(spark, "streams"):
+        raise ConfigurationError(f"penstock.watch takes a Spark session, and not {spark!r:.60}: give it spark.")
     return Watching(spark, Path(path))

@@ -123,6 +123,11 @@ class Network:
     def __init__(
         self, servers: Mapping[str, StreamServer], routes: Mapping[tuple[str, str], float], arrivals: Mapping[str, float]
     ) -> None:
+        are_mappings = all(isinstance(given, Mapping) for given in (servers, routes, arrivals))
+        if not are_mappings or not all(isinstance(route, tuple) and len(route) == 2 for route in routes):
+            raise ConfigurationError(
+                "A network takes servers by name, probabilities by route, as {('parse', 'count'): 0.5}, and arrivals by name."
+            )
         for name, server in servers.items():
             if not isinstance(server, StreamServer):
                 raise ConfigurationError(f"Node {name!r} is {server!r}; give a StreamServer.")

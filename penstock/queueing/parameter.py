@@ -43,7 +43,7 @@ def count(name: str, value: Any, *, infinite: bool = False, least: int = 1, most
     Raises:
         ConfigurationError: the value is anything else.
     """
-    span = f"of {least} or more" if most == math.inf else f"from {least} to {most:,}"
+    span = f"of {least} or more" if most == math.inf else f"from {least:,} to {most:,}"
     allowed = f"an integer {span}" + (", or infinity" if infinite else "")
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else _float(value)
     if number == math.inf and infinite:

@@ -1,7 +1,6 @@
 """Codecs: convert events of one type to and from JSON, MessagePack, Arrow columns and text fields."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, time
 from operator import attrgetter
 from typing import Any
@@ -30,6 +29,7 @@ from penstock.kinds.fields import (
     times_of,
     to_column,
 )
+from penstock.kinds.lax import lax_converter
 from penstock.kinds.moment_columns import timestamps
 from penstock.kinds.table import OFFSET, on_the_minute
 
@@ -76,7 +76,8 @@ class Codec:
         self._nested = {name: json_decoder(kind).decode for name, kind in fields.items() if is_nested(kind)}
         self._nothing, self._times = nothing_of(event_type, encoded=True), times_of(event_type)
         self._filled = filler_of(event_type)
-        self._may_read_null = {name: kind for name, kind in fields.items() if may_read_null(kind)}
+        self._may_read_null = {name for name, kind in fields.items() if may_read_null(kind)}
+        self._converted = lax_converter(event_type)
         self.clocks = any(holds(kind, time) for kind in fields.values())
         """Whether events may hold times of day, of which not all can be encoded."""
 
@@ -193,16 +194,6 @@ class Codec:
         present = {name: value for name, value in row.items() if value is not None}
         refuse_numbers(present, self._times)
         return self._converted(self._nothing | self._opened(present))
-
-    def _converted(self, values: dict[str, Any]) -> Any:
-        """Return an event from values of which some may be texts of others; `convert` then takes the text null for None."""
-        event = convert(values, self.event_type, strict=False)
-        for name, annotation in self._may_read_null.items():
-            value = values.get(self.names[name])
-            if value is not None and (not isinstance(value, str) or value.lower() == "null"):
-                with suppress(msgspec.ValidationError):  # within it is another value that is a text
-                    event = msgspec.structs.replace(event, **{name: convert(value, annotation)})
-        return event
 
     def _opened(self, texts: dict[str, Any]) -> dict[str, Any]:
         """Return texts by the fields' names in JSON; texts of lists, dicts and events are decoded from JSON."""

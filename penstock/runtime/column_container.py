@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from penstock.app.element import Element
 from penstock.app.state import LARGEST_STATE
 from penstock.app.states import States
+from penstock.app.window.windowing import FOREVER
 from penstock.errors import StateError
 from penstock.kinds.table import named
 from penstock.runtime.bodies import conformed
@@ -121,7 +122,7 @@ class ColumnContainer:
             numbers |= set(pages.next_to_sweep())
         self._held = held = pages.read(numbers)
         if self.element.expires is not None:
-            ends = held.arrays[TOUCHED] + np.timedelta64(round(self.element.expires * 1e6), "us")
+            ends = held.arrays[TOUCHED] + np.timedelta64(min(round(self.element.expires * 1e6), FOREVER), "us")
             expired = ends <= self._now
             self._fire_before_expiry(expired, ends)
             pages.header.instances -= int(expired.sum())

@@ -8,7 +8,10 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from penstock.kinds.coding import convert, json_decoder, to_builtins
+from penstock.kinds.defaults import default_of
 from penstock.kinds.event import Event
 from penstock.schemas.schema import Schema, zoned
 
@@ -31,6 +34,8 @@ def exact_writer(schema: Schema) -> Callable[[Any], bytes]:
         kept = decode(values) if isinstance(values, bytes) else convert(values, made)
         for path, before, after in _changes(event, made, kept):
             raise ValueError(f"{path} is {before!r}, and would become {after!r} by the schema")
+        for path, default in _left_out(event, msgspec.json.decode(values) if isinstance(values, bytes) else values, ""):
+            raise ValueError(f"{path} is None, which the schema leaves out, and would become {default!r}, its default")
         return payload
 
     return written
@@ -47,6 +52,23 @@ def _changes(event: Event, made: type[Event], kept: Any) -> Iterator[tuple[str, 
     fitted = convert(given, made)
     yield from _differing(given, to_builtins(fitted), "", numbers_only=True)  # an integer that became a float
     yield from _differing(to_builtins(fitted, KEPT), to_builtins(kept, KEPT), "")
+
+
+def _left_out(given: Any, read: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield each None that is not in what was read back, and that the event's own type takes for another value: its default."""
+    if isinstance(given, Event) and isinstance(read, dict):
+        for info in msgspec.structs.fields(type(given)):
+            value, place = getattr(given, info.name), f"{path}.{info.encode_name}".lstrip(".")
+            if info.encode_name in read:
+                yield from _left_out(value, read[info.encode_name], place)
+            elif value is None and (default := default_of(info)) is not None:
+                yield place, default
+    elif isinstance(given, dict) and isinstance(read, dict):
+        for name in given.keys() & read.keys():
+            yield from _left_out(given[name], read[name], f"{path}.{name}")
+    elif isinstance(given, list) and isinstance(read, list):
+        for number, (one, other) in enumerate(zip(given, read, strict=False)):
+            yield from _left_out(one, other, f"{path}[{number}]")
 
 
 def _differing(given: Any, kept: Any, path: str, *, numbers_only: bool = False) -> Iterator[tuple[str, Any, Any]]:

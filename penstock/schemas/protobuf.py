@@ -21,6 +21,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from penstock.errors import EventSchemaError, SourceError
 from penstock.kinds.annotations import optional, plain, scalar_of
 from penstock.kinds.coding import convert, to_builtins
+from penstock.kinds.defaults import default_of
 from penstock.kinds.event import Event, field_types
 from penstock.schemas.names import is_defined
 from penstock.schemas.schema import Schema, Values, made_type, zoned
@@ -298,6 +299,11 @@ def _message(event_type: type[Event], messages: dict[str, list[str]], kinds: dic
         messages[name] = []
         annotations = field_types(event_type, annotated=True)
         for number, info in enumerate(msgspec.structs.fields(event_type), 1):
+            if optional(annotations[info.name]) and default_of(info) is not None:
+                raise EventSchemaError(
+                    f"Field {name}.{info.encode_name}: Protobuf leaves null out, and what is left out is read as the default: "
+                    "make the default None, or let the field hold no None."
+                )
             declared = _declared(annotations[info.name], f"{name}.{info.encode_name}", messages, kinds, imports)
             messages[name].append(f"  {declared} {info.encode_name} = {number};")
     return name

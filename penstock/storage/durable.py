@@ -10,7 +10,8 @@ import os
 import shutil
 import stat
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -33,6 +34,17 @@ def read(path: Path) -> bytes:
 
 PRIVATE = 0o600
 """The default mode of files written here: only their owner has access."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Within the block, an error that names no file, as that of a full disk, gets this one's name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:  # one of Penstock's own has a sentence, and no number
+            error.filename = str(path)
+        raise
 
 
 Kept = Literal["name", "bytes", "no"]
@@ -276,7 +288,7 @@ def _drafted(path: Path, data: bytes, mode: int = PRIVATE, *, synced: bool = Tru
         ours(draft).fs.pipe_file(ours(draft).path, data)
         return draft
     try:
-        with open(draft, "wb", opener=lambda name, how: os.open(name, how, mode)) as file:
+        with naming(path), open(draft, "wb", opener=lambda name, how: os.open(name, how, mode)) as file:
             with suppress(FileNotFoundError):
                 there = path.stat().st_mode
                 if not stat.S_ISREG(there):

@@ -92,7 +92,7 @@ def begin(path: Path, line: bytes) -> None:
 def add(path: Path, line: bytes, *, synced: bool = False) -> None:
     """Append a line to a journal that no process has open, because it needs no single writer."""
     if is_local(path):
-        with durable.private(path, "ab+") as file:
+        with durable.naming(path), durable.private(path, "ab+") as file:
             if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
                 file.write(b"\n")  # a kill has torn the last line
             file.write(line + b"\n")
@@ -186,10 +186,11 @@ class _DiskJournal(Journal):
             raise self._lost()
         start = os.fstat(self._file.fileno()).st_size
         try:
-            self._file.write(line + b"\n")
-            self._file.flush()
-            if self._synced:
-                os.fsync(self._file.fileno())
+            with durable.naming(self.path):
+                self._file.write(line + b"\n")
+                self._file.flush()
+                if self._synced:
+                    os.fsync(self._file.fileno())
         except OSError:
             self._forget(start)
             raise
@@ -233,9 +234,10 @@ class _DiskJournal(Journal):
         lines = self._shortened(list(_whole_lines(source))) if source.exists() else []
         file = durable.private(draft, "wb")
         try:
-            file.write(b"".join(line + b"\n" for line in lines))
-            durable.sync(file)
-            draft.rename(self.path)
+            with durable.naming(self.path):
+                file.write(b"".join(line + b"\n" for line in lines))
+                durable.sync(file)
+                draft.rename(self.path)
         except FileNotFoundError:  # the run was discarded while this process was paused
             file.close()
             raise self._lost() from None

@@ -146,10 +146,8 @@ TAKEN = {
     ("sink", "name"): TEXT,
     ("sink", "uri"): TEXT | {"''"},
     ("sink", "key"): TEXT | {"''"} | NONE_OF_THESE,
-    **{
-        (name, "name"): TEXT | {"''"}
-        for name in ("element", "batch", "query", "aggregate", "pattern", "join", "join_latest", "lookup")
-    },
+    **{(name, "name"): TEXT | {"''"} for name in ("element", "batch", "query", "lookup")},
+    **{(name, "name"): {"''"} for name in ("aggregate", "pattern", "join", "join_latest")},  # these make a class of the name
     **{(name, "key"): TEXT | {"''"} for name in ("pattern", "join", "join_latest")},
     ("element", "key"): TEXT | {"''"} | NONE_OF_THESE,
     ("batch", "key"): NONE_OF_THESE,

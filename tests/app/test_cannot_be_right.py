@@ -220,6 +220,13 @@ def test_values_that_no_set_takes_are_not_counted(field):
         declared(int, R.distinct(field))
 
 
+@pytest.mark.parametrize("reducer", [R.first, R.last, R.collect])
+@pytest.mark.parametrize("field", [["i"], {}, "nothing", 5], ids=repr)
+def test_a_field_of_a_reducer_is_a_name(reducer, field):
+    with pytest.raises(TopologyError, match="Row has no field"):
+        declared(int, reducer(field))
+
+
 def test_a_reducer_is_not_called_as_the_key():
     app = App("a")
     out = type("Out", (Event,), {"__annotations__": {"i": int, "v": int}})
@@ -233,7 +240,7 @@ def test_a_reducer_is_not_called_as_the_key():
 # --- durations -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [-1, "banana", float("nan"), "-1 s", "99999999 d"])
+@pytest.mark.parametrize("bad", [-1, "banana", float("nan"), "-1 s", "99999999 d", 10**400])
 @pytest.mark.parametrize(
     "make", [lambda allowed: Session("10 s", allowed=allowed), lambda allowed: Tumbling("10 s", allowed=allowed)]
 )
@@ -445,3 +452,36 @@ def test_a_key_is_written_in_one_way(window, cut):
         driver.batch({"Rows": part})
     driver.finish()
     assert {str(each.key) for each in driver.output("Out")} == {"1"}
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+class Other(Event):
+    key: str
+    at: datetime
+
+
+class Named(Event):
+    key: str
+    v: int
+
+
+@pytest.mark.parametrize("name", ["x\0y", "\ud800", "a b", "a/b", ".."], ids=ascii)
+@pytest.mark.parametrize("kind", ["aggregate", "distinct", "join", "pattern"])
+def test_a_name_that_cannot_be_one_is_refused_where_it_is_declared(kind, name):
+    app = App("names")
+    rows, others = app.source("Rows", Row, event_time="at"), app.source("More", Other, event_time="at")
+    made = app.stream("Named", Named)
+    declare = {
+        "aggregate": lambda: app.aggregate(rows, key="key", window=Tumbling("1 s"), into=made, name=name, v=R.count()),
+        "distinct": lambda: app.distinct(rows, key="key", within="1 s", into=app.stream("Once", Row), name=name),
+        "join": lambda: app.join(rows, others, key="key", within=("-1 s", "1 s"), emits=made, name=name)(
+            lambda row, other: None
+        ),
+        "pattern": lambda: app.pattern(
+            rows, key="key", within="1 s", emits=made, name=name, then=[lambda row: row.i > 0, lambda row: row.i > 1]
+        )(lambda first, second: None),
+    }
+    with pytest.raises(TopologyError, match=r"The element name '.*' (holds a character other than|consists of dots)"):
+        declare[kind]()

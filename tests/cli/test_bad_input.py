@@ -97,6 +97,10 @@ def test_an_application_without_a_sink_is_refused(app, capsys):
         (["good.py", "--source", "Words=generator:constant?rate=5&min_rows=9&max_rows=3"], ["min_rows=9 is above"]),
         (["good.py", "--source", "Words=replay:none.parquet?time=at"], ["none.parquet does not exist"]),
         (["good.py", WORDS, "extra"], ["'extra' is not understood"]),
+        (["good.py", WORDS, "--hops", "foo:bar"], ["--hops foo:bar: write kafka:HOST:PORT", "without a topic"]),
+        (["good.py", WORDS, "--hops", "kafka:h:1/topic"], ["--hops kafka:h:1/topic: write kafka:HOST:PORT"]),
+        (["good.py", WORDS, "--hops", "kafka:h:1?foo=1"], ["no options but Kafka's"]),
+        (["good.py", WORDS, "--hops", "kafka:h:1"], ["no stream goes from one group to another", "--group ELEMENT=GROUP"]),
     ],
 )
 def test_run(app, capsys, arguments, words):

@@ -9,12 +9,26 @@ from penstock.secret import conf_of
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"), [("mine", "runs/mine"), ("runs/mine", "runs/mine"), ("other", "other"), ("log.json", "log.json")]
+    ("given", "wanted"),
+    [
+        ("mine", "runs/mine"),
+        ("runs/mine", "runs/mine"),
+        ("other", "other"),
+        ("log.json", "log.json"),
+        ("input", "runs/input"),  # a directory here that is no run hides none
+        ("copied", "copied"),
+        ("empty", "empty"),
+    ],
 )
 def test_a_run_is_named_or_its_directory_is(tmp_path, monkeypatch, given, wanted):
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     (tmp_path / "runs" / "log.json").mkdir()
     (tmp_path / "log.json").write_text("{}")
+    for run in ("runs/input", "runs/copied", "copied"):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "manifest.json").write_text("{}")
+    for directory in ("input", "empty", "runs/empty"):
+        (tmp_path / directory).mkdir()
     monkeypatch.chdir(tmp_path)
     assert str(RUN.convert(given, None, None)) == wanted
     assert RECORDING.convert(given, None, None) == wanted

@@ -23,16 +23,20 @@ def said(*arguments):
 @pytest.fixture(scope="module")
 def failed_run(tmp_path_factory, spark):
     """A run with 5 good events and 3 that cannot be decoded."""
+    good = "".join(json.dumps({"text": "a", "size": size}) + "\n" for size in range(5))
+    return counted(tmp_path_factory.mktemp("failed"), spark, "jsonl", good + '{"text": 1}\n{"text": 2}\n{oh\n')
+
+
+def counted(place, spark, form, content):
+    """The directory of a run of a file."""
     from penstock.app.loader import load_app
     from penstock.engine import RunOptions, run
 
-    place = tmp_path_factory.mktemp("failed")
     (place / "in").mkdir()
-    good = "".join(json.dumps({"text": "a", "size": size}) + "\n" for size in range(5))
-    (place / "in" / "a.jsonl").write_text(good + '{"text": 1}\n{"text": 2}\n{oh\n')
+    (place / "in" / f"a.{form}").write_text(content)
     app, reference = load_app(f"{APPS}:counter")
     options = RunOptions(
-        sources={"Words": f"jsonl:{place / 'in'}"}, runs=place / "runs", until_idle=True, quiet=True, spark=spark.get()
+        sources={"Words": f"{form}:{place / 'in'}"}, runs=place / "runs", until_idle=True, quiet=True, spark=spark.get()
     )
     return run(app, options, application=reference).directory
 
@@ -60,6 +64,16 @@ def test_letters_are_written_to_be_read_again(failed_run, tmp_path):
     assert again.read_text().splitlines() == ['{"text": 1}', '{"text": 2}', "{oh"]
     with pytest.raises(SinkError, match="exists"):
         said("letters", failed_run, "--replay", again)
+
+
+def test_letters_of_a_table_are_lines_of_json_and_no_table(tmp_path, spark):
+    run = counted(tmp_path, spark, "csv", "text,size\ngate,1\nlock,x\n")
+    with pytest.raises(ConfigurationError, match=r"written as JSON lines, and .*in is read as csv: name a file elsewhere"):
+        said("letters", run, "--replay", tmp_path / "in" / "again.csv")
+    told = said("letters", run, "--replay", tmp_path / "again.jsonl")
+    assert "0 events of Words" in told
+    assert "put the file into the directory" not in told
+    assert "1 are left out" in told
 
 
 def test_what_is_no_run_is_said(failed_run, tmp_path):

@@ -92,6 +92,16 @@ def test_wrong_networks_are_refused_in_words():
         Network({"a": server}, {}, {"a": 1.0}).solve().path_latency(("z",))
 
 
+@pytest.mark.parametrize(
+    "given",
+    [(None, {}, {"a": 1}), ([], {}, {"a": 1}), ({}, [], {"a": 1}), ({}, {"a": 0.5}, {"a": 1}), ({}, None, {}), ({}, {}, True)],
+    ids=repr,
+)
+def test_what_is_no_network_is_refused_in_words(given):
+    with pytest.raises(ConfigurationError, match="A network takes servers by name"):
+        Network(*given)
+
+
 def test_infinite_timers_and_batches_are_carried_along_or_refused():
     network, _ = line(StreamServer(1, 2.0, 20, 0.0), StreamServer(1, 2.0, 10, math.inf))
     assert np.isfinite(network.solve("bursts").mean_jobs)

@@ -100,7 +100,7 @@ def test_recorded_arrivals_are_played_in_their_order():
 
 
 def test_too_few_jobs_are_refused():
-    with pytest.raises(ConfigurationError, match="jobs is 5; give an integer of 1600 or more"):
+    with pytest.raises(ConfigurationError, match="jobs is 5; give an integer from 1,600 to 1,000,000,000"):
         simulate(StreamServer(0.5, 1, 1, 0), jobs=5)
     with pytest.raises(ConfigurationError, match="confidence is 2"):
         simulate(StreamServer(0.5, 1, 1, 0), confidence=2)

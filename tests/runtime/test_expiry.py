@@ -33,10 +33,10 @@ def streams(clock):
     return app, reads, said
 
 
-def of_events(clock, wait=3):
+def of_events(clock, wait=3, expires="10 s"):
     app, reads, said = streams(clock)
 
-    @app.element(reads, key="key", emits=said, timers=clock, expires="10 s")
+    @app.element(reads, key="key", emits=said, timers=clock, expires=expires)
     class Waits(ProcessingElement):
         n: int = 0
 
@@ -52,7 +52,7 @@ def of_events(clock, wait=3):
     return app
 
 
-def in_columns(clock, wait=3):
+def in_columns(clock, wait=3, expires="10 s"):
     app, reads, said = streams(clock)
 
     @app.batch(
@@ -61,7 +61,7 @@ def in_columns(clock, wait=3):
         state=Kept,
         emits=said,
         timers=clock,
-        expires="10 s",
+        expires=expires,
         on_timer=lambda states: {"key": states.keys["key"], "n": states.n},
     )
     def waits(batch, at, states):
@@ -175,6 +175,17 @@ def test_a_key_that_has_expired_is_not_begun_anew_by_an_event_that_fails():
     driver.batch()
     assert driver.output("Out") == before
     assert driver.elements["Counted"].instances == {0: 0}
+
+
+@pytest.mark.parametrize("make", [of_events, in_columns], ids=["events", "columns"])
+def test_an_expiry_beyond_all_times_never_comes(make):
+    driver = TopologyDriver(make("processing", expires="300000000 days"), start=NOON, partitions=1)
+    for _ in range(3):
+        driver.batch({"Reads": [Read("a", NOON)]})
+        driver.advance(2)
+    driver.advance(60)
+    driver.batch()
+    assert driver.output("Out") == [Said("a", 3)]
 
 
 def test_what_is_swept_is_counted_one_by_one():

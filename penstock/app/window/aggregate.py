@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.app.element import ProcessingElement
 from penstock.app.reducers import Reducer, fold
+from penstock.app.spelling import check_name
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import Windowing
 from penstock.errors import TopologyError
@@ -116,6 +117,7 @@ def aggregate(
     """
     if isinstance(name, Reducer):
         raise TopologyError("Aggregate: a result cannot have a field called name, which names the element; call it otherwise.")
+    check_name("element", name)
     bases: dict[str, type[Reducing]] = {"final": _Final, "updates": _Updates, "both": _Both}
     if results not in bases:
         raise TopologyError(f"Aggregate {name}: results={results!r}; choose {', '.join(bases)}.")

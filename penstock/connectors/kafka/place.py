@@ -1,13 +1,14 @@
 """The address of a Kafka topic, and the URI options that sources and sinks share. Needs no client library."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.connectors.declaration import Jars, Option, Release
 from penstock.connectors.kafka import security
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
 from penstock.kinds.event import Event, field_types
+from penstock.masked import masked
 
 KAFKA = "kafka."
 """The prefix of a URI's options that are passed on to Kafka's clients."""
@@ -89,6 +90,22 @@ class KafkaPlace:
         options = uri.named(KAFKA)
         security.check(options)
         return cls(brokers, topic, tuple(options.items()))
+
+    @classmethod
+    def of_hops(cls, text: str) -> "KafkaPlace":
+        """Parse ``kafka:HOST:PORT``, the brokers that join groups; the topic is to be replaced.
+
+        Raises:
+            ConfigurationError: the text has another form, or an option that would be ignored.
+        """
+        uri = Uri.parse(text)
+        unknown = [name for name in uri.options if not name.startswith(KAFKA)]
+        if uri.scheme != "kafka" or not uri.place.strip("/") or "/" in uri.place.removeprefix("//") or unknown:
+            raise ConfigurationError(
+                f"--hops {masked(text)}: write kafka:HOST:PORT, with commas between several brokers, without a topic, and with "
+                "no options but Kafka's, as ?kafka.NAME=VALUE."
+            )
+        return cls.of(replace(uri, place=f"{uri.place}/hop"))
 
     def __str__(self) -> str:
         return f"kafka:{self.brokers}/{self.topic}"

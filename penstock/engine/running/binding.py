@@ -23,7 +23,6 @@ from penstock.connectors.kafka.place import JARS, KafkaPlace
 from penstock.connectors.registry import bind_sinks, bind_source, jars, refuse_shared, refuse_unknown
 from penstock.connectors.sink import BoundSink, Refusals
 from penstock.connectors.source import BoundSource
-from penstock.connectors.uri import Uri
 from penstock.engine.query.group import Group, group_elements
 from penstock.engine.query.stateful import time_mode_of
 from penstock.engine.running.agreement import keeps
@@ -140,6 +139,8 @@ class Binding:
             element.prepare()
         refuse_unknown("--source", options.sources, topology.sources)
         refuse_unknown("--sink", options.sinks, topology.sinks)
+        if options.hops is not None:
+            KafkaPlace.of_hops(options.hops)
         context = SourceContext(application)
         self.sources = {
             source.name: bind_source(source, options.sources.get(source.name), context) for source in topology.sources
@@ -156,7 +157,7 @@ class Binding:
             self.wanted = self.layout.asked(options.groups, options.partitions)
             """The layout to which the run is moved before it goes on; mostly the present one."""
             self.groups = self.groups_of(self.layout)
-            self._refuse_misread(self.groups_of(self.wanted))
+            self._refuse_unfit_hops(self.groups_of(self.wanted))
             self.sinks = bind_sinks(topology.sinks, options.sinks, self.recording.output)
         except BaseException:
             self.recording.release()
@@ -168,10 +169,17 @@ class Binding:
             place = self.recording.directory / DEAD_LETTERS
             self.sinks[sink.name].refusals = Refusals(place, number, sink.name, sink.stream.name)
 
-    def _refuse_misread(self, wanted: list[Group]) -> None:
-        """Refuse to join groups by files in a directory whose name Spark takes for a glob pattern, and reads other files."""
+    def _refuse_unfit_hops(self, wanted: list[Group]) -> None:
+        """Refuse to join groups by files in a directory whose name Spark takes for a glob pattern, and reads other files; and
+        brokers where there is nothing to join.
+        """
         pattern = misread(self.recording.directory)
         hops = any(group.hops for group in (*self.groups, *wanted))
+        if self.options.hops is not None and not hops:
+            raise ConfigurationError(
+                f"--hops {masked(self.options.hops)} joins groups, and no stream goes from one group to another: leave it out, "
+                "or put an element into a group of its own, as --group ELEMENT=GROUP."
+            )
         if pattern is not None and hops and self.options.hops is None:
             raise ConfigurationError(
                 f"{self.recording.directory} has {pattern!r} in its name, which Spark takes for a pattern where it reads what "
@@ -423,8 +431,7 @@ class Binding:
     def _hop_topic(self, stream: str) -> KafkaPlace | None:
         if self.options.hops is None:
             return None
-        uri = Uri.parse(self.options.hops)
-        place = KafkaPlace.of(replace(uri, place=f"{uri.place}/hop"))
+        place = KafkaPlace.of_hops(self.options.hops)
         name = quote(stream, safe="").replace("%", "_")
         return replace(place, topic=f"penstock-{self.recording.manifest.run}-{name}")
 

@@ -32,6 +32,7 @@ from penstock.engine.session.versions import installed, refuse_other_home
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
 from penstock.runs.report import Report
 from penstock.secret import conf_of
+from penstock.storage import durable
 from penstock.storage.place import is_local
 from penstock.storage.reach import is_of_store, refusal
 
@@ -140,7 +141,7 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
         _refuse_unfit(binding)
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
-        with interruptible(), _session(binding, way, live, steering) as spark:
+        with durable.naming(recording.directory), interruptible(), _session(binding, way, live, steering) as spark:
             report = way.stream(spark, watch)
         try:
             recording.write_report(report, options.report)
