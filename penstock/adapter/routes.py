@@ -15,7 +15,7 @@ HTML = "text/html"
 
 REASONS = {
     400: "What was sent, or asked for, is not understood.",
-    401: "A token is needed, and this one is not known.",
+    401: "A token is needed, or this one is not known.",
     403: "The token does not allow this, or the request comes from a page, or was meant for a host, that is not welcome.",
     404: "There is no such stream, or no event of this key.",
     405: "The stream goes the other way.",

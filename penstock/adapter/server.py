@@ -175,9 +175,8 @@ class Adapter:
         ready()
         try:
             server = Server(api.application, self._port, options.tls)
-            if not await server.serve(
-                stop, partial(_finish, inputs, api), GRACE_S, at_once
-            ):  # requests are left: fail them, so that clients know
+            all_answered = await server.serve(stop, partial(_finish, inputs, api), GRACE_S, at_once)
+            if not all_answered:  # fail those that are left, so that clients know
                 for stream in inputs.values():
                     stream.door.give_up("The adapter stops before the store has answered.")
                 await asyncio.sleep(ANSWERED_WITHIN_S)

@@ -20,8 +20,8 @@ from penstock.visible import line as one_line
 if TYPE_CHECKING:
     from penstock.runs.letters import Letter
 
-OTHER_FILES = ("csv", "parquet")
-"""Formats of files that are not lines of JSON."""
+OTHER_FILES = ("csv", "parquet", "text")
+"""Formats of files that are not lines of JSON, or would take these for something else."""
 
 
 @command()
@@ -97,7 +97,7 @@ def _replay(found: list[Letter], file: Path, sources: Mapping[str, str]) -> None
             f"The events are written as JSON lines, and {read.place} is read as {read.scheme}: name a file elsewhere, and read "
             "it by a run of its own."
         )
-    # What could not be decoded is written as it came; a line of CSV would be none of JSON.
+    # What could not be decoded is written as it came; such a line would be none of JSON.
     taken = [letter for letter in found if letter.raw is None or read.scheme not in OTHER_FILES]
     lines = [line for letter in taken if (line := letter.again()) is not None]
     try:

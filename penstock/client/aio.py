@@ -4,7 +4,6 @@ import asyncio
 import atexit
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from functools import partial
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -24,9 +23,7 @@ from penstock.client.protocol import (
     Subscription,
     Trouble,
     Waiting,
-    address_of,
     closed,
-    headers_of,
     looking_up,
     payload_of,
     sending,
@@ -47,16 +44,7 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._patience = patience
-        self._connections = PerProcess(
-            partial(
-                httpx.AsyncClient,
-                base_url=address_of(url),
-                headers=headers_of(token),
-                timeout=timeout,
-                verify=verify,
-                transport=transport,
-            )
-        )
+        self._connections = PerProcess(httpx.AsyncClient, url, token, timeout=timeout, verify=verify, transport=transport)
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -192,6 +180,10 @@ class AsyncProducer:
         self._gathering.end()
 
     def __del__(self) -> None:
+        self._say_left()
+
+    def _say_left(self) -> None:
+        """Say how many events were not sent, once."""
         left, self._left = self._left, 0
         if left and not self._gathering.failed:
             LOG.error("A producer for %s was not closed: %d events that were put were not sent.", self._stream, left)
@@ -248,4 +240,4 @@ _MADE: "WeakSet[AsyncProducer]" = WeakSet()
 def _complain() -> None:
     """Say what was not sent of producers that nothing has collected by the end of the program."""
     for producer in list(_MADE):
-        producer.__del__()
+        producer._say_left()

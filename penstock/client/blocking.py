@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -26,9 +25,7 @@ from penstock.client.protocol import (
     Subscription,
     Trouble,
     Waiting,
-    address_of,
     closed,
-    headers_of,
     looking_up,
     payload_of,
     sending,
@@ -58,16 +55,7 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._patience = patience
-        self._connections = PerProcess(
-            partial(
-                httpx.Client,
-                base_url=address_of(url),
-                headers=headers_of(token),
-                timeout=timeout,
-                verify=verify,
-                transport=transport,
-            )
-        )
+        self._connections = PerProcess(httpx.Client, url, token, timeout=timeout, verify=verify, transport=transport)
 
     def __enter__(self) -> "Client":
         return self

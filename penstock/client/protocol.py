@@ -7,6 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from math import isinf
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -245,10 +246,15 @@ Connections = TypeVar("Connections")
 
 
 class PerProcess(Generic[Connections]):
-    """Connections that each process makes for itself: over those that a fork shares, answers would come to the other one."""
+    """Connections that each process makes for itself: over those that a fork shares, answers would come to the other one.
 
-    def __init__(self, make: Callable[[], Connections]) -> None:
-        self._make, self._process, self._made = make, os.getpid(), make()
+    Args:
+        kind: `httpx.Client` or `httpx.AsyncClient`; ``settings`` are its own.
+    """
+
+    def __init__(self, kind: Callable[..., Connections], url: str, token: str | None, **settings: Any) -> None:
+        self._make = partial(kind, base_url=address_of(url), headers=headers_of(token), **settings)
+        self._process, self._made = os.getpid(), self._make()
 
     def get(self) -> Connections:
         """Return the connections of this process."""

@@ -13,8 +13,10 @@ from cli.command import complaint, said
 
 from penstock.cli import main
 from penstock.cli.adapter import _gates
+from penstock.cli.letters import _replay
 from penstock.errors import ConfigurationError
 from penstock.runs.gate import TransferGate
+from penstock.runs.letters import Letter
 
 RECORDING = str(Path(__file__).parents[2] / "examples" / "recordings" / "digests-1.jsonl")
 
@@ -90,6 +92,16 @@ def test_a_link_stays_one(capsys, directory, inputs, writer):
         said(capsys, *command, place)
     assert (directory / place).is_symlink()
     assert (directory / "there" / place).stat().st_size > 100
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "text"])
+def test_letters_are_not_written_where_they_would_be_read_as_something_else(directory, form):
+    letters, sources = [Letter("E", "Words", "bad", event={"text": "a"})], {"Words": f"{form}:{directory / 'in'}"}
+    (directory / "in").mkdir()
+    with pytest.raises(ConfigurationError, match=f"written as JSON lines, and .* is read as {form}"):
+        _replay(letters, directory / "in" / "again.jsonl", sources)
+    _replay(letters, directory / "again.jsonl", sources)
+    assert (directory / "again.jsonl").read_text() == '{"text":"a"}\n'
 
 
 LOUD = """\

@@ -131,7 +131,6 @@ def test_events_in_hand_when_the_task_is_cancelled_count_once():
     assert adapter.events["Words"] == [{"n": 1}]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_producer_of_another_process_is_refused():
     producer = Client("http://adapter", transport=MemoryTransport()).producer("Words")
     producer.put({"n": 1})
