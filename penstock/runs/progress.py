@@ -1,14 +1,51 @@
 """Spark's progress reports on micro-batches: the newest ones as they are, and the sums of those before."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.storage import journal
+
+RATES = ("inputRowsPerSecond", "processedRowsPerSecond")
+
+
+class Noted(NamedTuple):
+    """What a run has noted of a micro-batch, and Spark's progress report does not say.
+
+    Args:
+        rows: how many rows were read, by source, for sources of which Spark counts the files.
+        delivered: the seconds that each sink took.
+    """
+
+    rows: Mapping[str, int] = {}
+    delivered: Mapping[str, float] = {}
+
+    def added_to(self, progress: Mapping[str, Any], order: Iterable[str]) -> dict[str, Any]:
+        """Return a progress report with this in it.
+
+        Args:
+            order: the names of the query's sources, in the order in which it reads them.
+        """
+        sources = [
+            _with_rows(report, self.rows[name]) if report and name in self.rows else report
+            for name, report in zip_longest(order, progress.get("sources") or ())
+        ]
+        told = {**progress, "sources": [report for report in sources if report is not None]}
+        if self.rows:
+            told = _with_rows(told, sum(report["numInputRows"] for report in told["sources"]))
+        return {**told, "delivered": dict(self.delivered)} if self.delivered else told
+
+
+def _with_rows(report: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """Return a report of a query or of one of its sources with another number of rows, and with the rates that follow."""
+    counted = report["numInputRows"]
+    rates = {name: report[name] * rows / counted for name in RATES if report.get(name) and counted > 0}
+    return {**report, "numInputRows": rows, **rates}
 
 
 class ProgressSums(msgspec.Struct):

@@ -55,6 +55,8 @@ def test_files_are_read(run_app, tmp_path, kind):
     result = run_app("passing", sources={"Words": f"{scheme}:{tmp_path / 'in'}"})
     assert seen(result) == {"a": 2, "b": 1}
     assert result.report["counts"]["accepted"] == 3
+    told = [json.loads(line) for line in (result.directory / "progress.jsonl").read_text().splitlines()]
+    assert sum(one["numInputRows"] for one in told) == 3  # Spark counts the files that it lists for us
 
 
 def test_csv_values_of_a_wrong_type_are_dead_letters(run_app, tmp_path):

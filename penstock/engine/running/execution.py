@@ -30,6 +30,7 @@ from penstock.engine.session.spark import beside, death_of_spark, refuse_session
 from penstock.engine.session.stores import settings_for
 from penstock.engine.session.versions import installed, refuse_other_home
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
+from penstock.runs.progress import Noted
 from penstock.runs.report import Report
 from penstock.secret import conf_of
 from penstock.storage import durable
@@ -74,8 +75,8 @@ class Way(Protocol):
     def stream(self, spark: SparkSession, watch: Watch) -> Report:
         """Run until the watch ends the run, and return the report."""
 
-    def delivered(self, query: str, batch: int) -> dict[str, float]:
-        """Return the seconds that each sink took for a micro-batch; empty if they are not known."""
+    def noted(self, query: str, batch: int) -> Noted:
+        """Return what is known of a micro-batch, and Spark does not report."""
 
 
 def run(
@@ -200,8 +201,8 @@ def _session(binding: Binding, way: Way, live: Live, steering: Steering | None) 
                 order = recording.manifest.orders.get(progress["name"], [])
                 if not installed().admits:
                     progress = with_ends(progress, order, binding.sources)
-                delivered = way.delivered(progress["name"], progress.get("batchId", -1))
-                recording.note_progress({**progress, "delivered": delivered} if delivered else progress)
+                progress = way.noted(progress["name"], progress.get("batchId", -1)).added_to(progress, order)
+                recording.note_progress(progress)
                 live.waiting(waiting_in(progress, order))
                 if steering is not None:
                     steering.progressed(progress)

@@ -45,6 +45,7 @@ from penstock.errors import PenstockError
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.failures import Failures
 from penstock.runs.handed import between, handed_on, read_on
+from penstock.runs.progress import Noted
 from penstock.runs.report import Report
 from penstock.runs.totals import Totals
 from penstock.runtime.output import label
@@ -73,7 +74,7 @@ class MicroBatches:
         self._read_by: dict[str, Counts] = {}
         self._repeated: dict[tuple[str, int | None], int] = {}
         self._watermarks: dict[str, Watermarks] = {}
-        self._delivered: dict[tuple[str, int], dict[str, float]] = {}
+        self._noted: dict[tuple[str, int], Noted] = {}
         self._quiet, self._checked = Quiet(), 0.0
         self._element_log = ElementLog(binding.recording.here)
         self._move = Move(binding) if binding.wanted != binding.layout else None
@@ -83,9 +84,9 @@ class MicroBatches:
         """The names of the queries, which are those of their groups."""
         return frozenset(group.name for group in self._binding.groups)
 
-    def delivered(self, query: str, batch: int) -> dict[str, float]:
-        """Return the seconds that each sink took for a micro-batch, and forget them."""
-        return self._delivered.pop((query, batch), {})
+    def noted(self, query: str, batch: int) -> Noted:
+        """Return what was noted of a micro-batch when it was committed, and forget it."""
+        return self._noted.pop((query, batch), Noted())
 
     def stream(self, spark: SparkSession, watch: Watch) -> Report:
         """Run until the watch ends the run, and return the report.
@@ -347,6 +348,9 @@ class MicroBatches:
             offsets = offsets_checksum(group.checkpoint, number)
             counted = tallies(batch, number)  # this runs the batch, so the time of the commit comes after it
             record = BatchRecord.of(number, time.time_ns() // 1000, counted, offsets)
+            listed = [bound.source.name for bound in group.sources if bound.files is not None]
+            rows = {name: record.sources[name].rows if name in record.sources else 0 for name in listed}
+            self._noted[group.group.name, number] = Noted(rows)
             with self._lock:
                 self._binding.recording.fix_state()
                 failed = self._failures.judge(record)
@@ -357,7 +361,7 @@ class MicroBatches:
                 self._add(group, record)  # before the delivery, which may fail without undoing the commit
                 group.ledger.deliver(record)
             self._element_log.write(group.group.name, number, counted)
-            self._delivered[group.group.name, number] = group.ledger.delivered
+            self._noted[group.group.name, number] = Noted(rows, group.ledger.delivered)
             if self._steering is not None:
                 self._steering.committed(group.group.name, record)
             self._go_on_without_idle(spark, group, record)

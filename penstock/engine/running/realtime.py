@@ -36,6 +36,7 @@ from penstock.engine.session.versions import installed
 from penstock.errors import ConfigurationError, PenstockError, SourceError
 from penstock.kinds.fields import raw_fields
 from penstock.runs.letters import topic_of_letters
+from penstock.runs.progress import Noted
 from penstock.runs.report import EventCounts, Report
 from penstock.runtime.codec import Codec
 from penstock.runtime.modes import refuse_in_real_time
@@ -330,9 +331,9 @@ class RealTime:
             offsets |= offset or {}
         return offsets
 
-    def delivered(self, query: str, batch: int) -> dict[str, float]:
-        """Return nothing: Spark's own sink is part of the query's work."""
-        return {}
+    def noted(self, query: str, batch: int) -> Noted:
+        """Return nothing: Spark counts the rows itself, and its own sink is part of the query's work."""
+        return Noted()
 
     def _begun(self, name: str) -> dict[str, dict[str, int]]:
         """Return the offsets at which a query began to read, by topic and partition."""
