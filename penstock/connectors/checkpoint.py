@@ -246,6 +246,12 @@ def batches(checkpoint: Path, log: str) -> list[int]:
     return sorted(int(name) for name in durable.names(checkpoint / log) if name.isdigit())
 
 
+def planned_ms(checkpoint: Path, batch: int) -> int:
+    """Return when Spark has planned a batch, which is its processing time, in milliseconds since the epoch."""
+    lines = durable.read(checkpoint / "offsets" / str(batch)).decode().splitlines()
+    return int(json.loads(lines[1])["batchTimestampMs"])
+
+
 def offsets_checksum(checkpoint: Path, batch: int) -> str:
     """Return a checksum of the end offsets of a batch; empty if the checkpoint has no entry for it."""
     lines = _offsets(checkpoint, batch)

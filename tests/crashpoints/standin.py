@@ -28,7 +28,7 @@ from penstock.connectors.files.source import FileSource
 from penstock.connectors.sequence import SequenceSource
 from penstock.connectors.source import BoundSource
 from penstock.connectors.tables import sink as table
-from penstock.engine.query import decode, stateful
+from penstock.engine.query import clock, decode, stateful
 from penstock.engine.query.compile import bucket_labels
 from penstock.engine.query.follow import FollowDataSource
 from penstock.engine.running import execution, microbatches, watch
@@ -253,15 +253,16 @@ class Query:
         rows, task = [WIRE.empty_table()], count()
         for place, (reader, bound) in enumerate(zip(self._readers, self._group.sources, strict=True)):
             for part in reader.read(before[place], ends[place]):
-                rows += self._decoded(next(task), bound, [_timed(batch, now_ms * 1000) for batch in part])
+                rows += self._decoded(next(task), bound, part, now_ms * 1000)
         table = pa.concat_tables(rows)
         for hop in range(1, wiring.hops + 1):
             table = self._hop(table, hop, number, about)
         return [Tally.read(row["block"]) for row in table.to_pylist() if row["hop"] == TALLY]
 
-    def _decoded(self, task: int, bound: BoundSource, inputs: list[pa.RecordBatch]) -> list[pa.Table]:
+    def _decoded(self, task: int, bound: BoundSource, inputs: Iterable[pa.RecordBatch], now_us: int) -> list[pa.Table]:
         number = [source.name for source in self._wiring.topology.sources].index(bound.source.name)
-        decode.TaskContext = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: task))
+        context = SimpleNamespace(partitionId=lambda: task, getLocalProperty={clock.PROPERTY: str(now_us)}.get)
+        decode.TaskContext = clock.TaskContext = SimpleNamespace(get=lambda: context)
         made = [pa.Table.from_batches([batch]) for batch in decode.decoder(self._group.wiring, number, bound)(inputs)]
         times = [time for table in made for time in table["time"].to_pylist() if time != NONE]
         if times and self._wiring.topology.sources[number].event_time is not None:
@@ -446,10 +447,6 @@ class TopicReader:
                 yield pa.RecordBatch.from_pydict(
                     {"payload": part.rows, "born": part.born, "major": part.major, "minor": part.minor}
                 )
-
-
-def _timed(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
-    return batch.append_column("now", pa.array(np.full(batch.num_rows, now_us)))
 
 
 # --- the checkpoint -------------------------------------------------------------------------------------

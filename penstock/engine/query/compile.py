@@ -58,8 +58,7 @@ def _source_stage(
     spark: SparkSession, reference: WiringReference, wiring: Wiring, bound: BoundSource, started_us: int
 ) -> DataFrame:
     number = [source.name for source in wiring.topology.sources].index(bound.source.name)
-    rows = frame_of(spark, bound, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
-    frame = rows.mapInArrow(decoder(reference, number, bound), from_arrow_schema(WIRE))
+    frame = frame_of(spark, bound, started_us).mapInArrow(decoder(reference, number, bound), from_arrow_schema(WIRE))
     event_time = wiring.topology.sources[number].event_time
     if event_time is not None:
         frame = with_watermark(frame, event_time)

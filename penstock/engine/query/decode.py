@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark import TaskContext
 
+from penstock.engine.query.clock import now_us
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.lineage import SOURCE_SHIFT, LineageColumns
 from penstock.runtime.log import listen
@@ -42,14 +43,13 @@ def decoder(
         listen(reference.log_level)
         stage = Stage(wiring, 0, partition, output(wiring.sinks, f"0-{partition:05d}"))
         entrance = Entrance(stage, wiring.topology.sources[number])
-        now, task_rows = None, copy(rows)
+        now, any_rows, task_rows = now_us(), False, copy(rows)
         for batch in batches:
-            if now is None and batch.num_rows:
-                now = batch.column("now")[0].as_py()
-            for _ in task_rows.enter(entrance, batch, partition):
+            any_rows |= batch.num_rows > 0
+            for _ in task_rows.enter(entrance, batch, partition, now):
                 if len(stage.outbox):
                     yield stage.outbox.take()
-        if now is not None:
+        if any_rows:
             stage.outbox.tell_time(now, wiring.partitions if wiring.hops else 0)
             yield stage.finish()
 
@@ -66,9 +66,9 @@ def typed(
         wiring = reference.resolve()
         listen(reference.log_level)
         output = ColumnsOutput()
-        entrance = Entrance(Stage(wiring, 0, 0, output), wiring.topology.sources[number])
+        entrance, now = Entrance(Stage(wiring, 0, 0, output), wiring.topology.sources[number]), now_us()
         for batch in batches:
-            for _ in rows.enter(entrance, batch, 0):
+            for _ in rows.enter(entrance, batch, 0, now):
                 yield from output.take()
 
     return decode
@@ -87,16 +87,21 @@ class _Rows:
         """By which the sources of one group differ from those of another, whose rows may have the same places."""
         self._done = 0
 
-    def enter(self, entrance: Entrance, batch: pa.RecordBatch, partition: int) -> Iterator[None]:
-        """Pass a batch of Spark's rows, or the parts of the files that they name, to the entrance; yields after each part."""
+    def enter(self, entrance: Entrance, batch: pa.RecordBatch, partition: int, now: int) -> Iterator[None]:
+        """Pass a batch of Spark's rows, or the parts of the files that they name, to the entrance; yields after each part.
+
+        Args:
+            now: the micro-batch's processing time.
+        """
+        salt = now ^ self._salt if entrance.grouped else 0
         if self._files is None:
-            lineage = self._lineage(batch, partition, entrance.grouped)
+            lineage = self._lineage(batch, partition, salt)
             if "root" in batch.schema.names:
                 entrance.note_taken(lineage)
             _enter(entrance, batch, self._kind, self._frames, lineage)
             yield
             return
-        for row in batch.select(["path", "born", "major", "now"]).to_pylist():
+        for row in batch.select(["path", "born", "major"]).to_pylist():
             for part in self._files.parts(row["path"]):
                 rows = len(part)
                 born, major = (np.full(rows, row[name], np.int64) for name in ("born", "major"))
@@ -104,7 +109,6 @@ class _Rows:
                 if isinstance(part, pa.RecordBatch) and BORN in part.schema.names:  # from another group
                     born, root = part.column(BORN).to_numpy(), _roots(part)
                     part = part.select(entrance.schema.names)
-                salt = row["now"] ^ self._salt if entrance.grouped else 0
                 lineage = LineageColumns.read(born, major, self._minor(rows, partition), salt, root)
                 if root is not None:
                     entrance.note_taken(lineage)
@@ -116,14 +120,13 @@ class _Rows:
         self._done += rows
         return np.arange(first, first + rows, dtype=np.int64)
 
-    def _lineage(self, batch: pa.RecordBatch, partition: int, grouped: bool) -> LineageColumns:
+    def _lineage(self, batch: pa.RecordBatch, partition: int, salt: int) -> LineageColumns:
         rows = batch.num_rows
         if "minor" in batch.schema.names:
             minor = batch.column("minor").to_numpy() | (self._number << SOURCE_SHIFT)
         else:
             minor = self._minor(rows, partition)
         born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
-        salt = batch.column("now")[0].as_py() ^ self._salt if grouped and rows else 0
         root = batch.column("root").to_numpy() if "root" in batch.schema.names else None
         return LineageColumns.read(born, major, minor, salt, root)
 

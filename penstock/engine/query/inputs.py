@@ -48,7 +48,7 @@ class Inputs:
     def frame(self, spark: SparkSession, name: str, started_us: int) -> DataFrame:
         """Return a source's events, decoded within the query, without those that cannot be decoded."""
         bound, number = self._bound[name], self._numbers[name]
-        rows = frame_of(spark, bound, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
+        rows = frame_of(spark, bound, started_us)
         wiring = self._reading.resolve()
         schema = wiring.codec(wiring.topology.sources[number].event_type).schema
         marked = rows.alias(f"{MARK}{name}")

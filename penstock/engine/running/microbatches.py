@@ -15,6 +15,7 @@ from penstock.connectors.checkpoint import Position, offsets_checksum
 from penstock.connectors.files.sink import refused_in
 from penstock.connectors.source import BoundSource, Reckoning
 from penstock.engine.moving.move import Move
+from penstock.engine.query.clock import tell_now
 from penstock.engine.query.compile import compile_group
 from penstock.engine.query.inputs import Inputs
 from penstock.engine.query.native import NativeWriter, compile_native
@@ -513,6 +514,7 @@ def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[
     frame = compile_group(spark, group.wiring, group.sources, started_us)
 
     def tallies(batch: DataFrame, number: int) -> list[Tally]:
+        tell_now(batch.sparkSession.sparkContext, group.checkpoint, number)
         rows = batch.where(batch["hop"] == TALLY).select("block").toArrow()
         return [Tally.read(block) for block in rows["block"].to_pylist()]
 
@@ -527,6 +529,7 @@ def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[Da
     writer = NativeWriter(group.topology, group.wiring, tuple(sink.files for sink in group.sinks))
 
     def tallies(batch: DataFrame, number: int) -> list[Tally]:
+        tell_now(batch.sparkSession.sparkContext, group.checkpoint, number)
         return writer.write(batch, inputs.count(_query_of(spark, group), batch))
 
     return frame, tallies, group
