@@ -30,6 +30,8 @@ class Reading:
         columns: named SQL expressions: the columns of the source's `RowKind`; ``born`` (microseconds since the epoch); for the
             order of delivery ``major`` and, if known, ``minor``; for events from another group ``root`` (see `Lineage`).
         schema: in Spark's DDL, if the format must be given one.
+        divided: whether rows are files with a ``length``, whose spans (see `FileReader.spans`) are read by as many tasks as run
+            at a time.
     """
 
     format: str
@@ -37,6 +39,7 @@ class Reading:
     options: Mapping[str, str] = field(default_factory=dict)
     path: str | None = None
     schema: str | None = None
+    divided: bool = False
 
 
 class SparkView(Protocol):

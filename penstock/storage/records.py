@@ -56,6 +56,11 @@ def unpacked(path: Path) -> IO[bytes]:
     return file if unpack is None else unpack(file)
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a file is compressed, so that it can only be read from its beginning."""
+    return path.suffix in _UNPACKED
+
+
 class Records:
     """Divides CSV into records, each a list of fields, and skips blank lines. The record's text is in ``raw``.
 

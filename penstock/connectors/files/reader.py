@@ -16,9 +16,14 @@ from penstock.kinds.arrow import fits, fitted, has_spark_lengths, rows_shown
 from penstock.runtime.entrance import Misfit
 from penstock.runtime.output import BORN, ROOT
 from penstock.storage.place import path_of
-from penstock.storage.records import STRANGE, Records, misnamed, text_in
+from penstock.storage.records import STRANGE, Records, is_packed, misnamed, text_in, unpacked
+from penstock.storage.spans import lines_in
 
 ROWS_AT_ONCE = 8192
+READ_AT_ONCE = 16
+"""How often a file of lines is read (see `spans`) before its rows are passed on, if they are few."""
+SPAN, MOST_SPANS = 4 << 20, 1000
+"""The bytes of a span of a file, but that no file has more spans than so many."""
 Part: TypeAlias = pa.RecordBatch | list[Any]
 """Some rows of a file: for Parquet a record batch (in a hop with `BORN` and `ROOT`), for CSV dicts of texts by field, for other
 formats lines of bytes. Rows that are no events are `Misfit`.
@@ -42,19 +47,26 @@ class FileReader:
     schema: pa.Schema
     encoding: str | None
 
-    def parts(self, address: str) -> Iterator[Part]:
+    def parts(self, address: str, begin: int = 0, end: int | None = None) -> Iterator[Part]:
         """Yield the rows of a file, at most `ROWS_AT_ONCE` at a time.
 
         Args:
             address: the path or URI by which Spark names the file.
+            begin, end: the span of the file in which the lines begin; only for lines of UTF-8.
 
         Raises:
             SourceError: the file is gone, incomplete, or not of the format.
         """
         path = path_of_address(address)
-        read = {"parquet": self._columns, "csv": self._fields}.get(self.format, self._lines)
         try:
-            yield from read(path)
+            if self.format == "parquet":
+                yield from self._columns(path)
+            elif self.format == "csv":
+                yield from self._fields(path)
+            elif self.encoding is None:
+                yield from self._lines(path, begin, end)
+            else:
+                yield from self._encoded_lines(path)
         except FileNotFoundError as error:
             raise SourceError(
                 f"Source {self.source}: {path} is gone, and was not read yet: put it back; the events of a file that is "
@@ -64,6 +76,15 @@ class FileReader:
             if isinstance(error, SourceError):
                 raise
             raise unreadable(self.source, path, self.format, error) from error
+
+    def spans(self, address: str, length: int) -> list[tuple[int, int]]:
+        """Divide a file of lines into spans that can be read apart; one that is compressed is a single span.
+
+        Args:
+            length: the bytes of the file.
+        """
+        step = length if is_packed(path_of_address(address)) else max(SPAN, -(-length // MOST_SPANS))
+        return [(begin, begin + step) for begin in range(0, length, step or 1)]
 
     def _columns(self, path: Path) -> Iterator[Part]:
         with path.open("rb") as file:
@@ -159,7 +180,18 @@ class FileReader:
         missing = records.missing(fields)
         return {header[place]: None if place in missing else fields[place] for place in wanted if place < len(fields)}
 
-    def _lines(self, path: Path) -> Iterator[Part]:
+    def _lines(self, path: Path, begin: int, end: int | None) -> Iterator[Part]:
+        """Yield the lines of a span as they are; of a compressed file all lines."""
+        with unpacked(path) as file:
+            held: list[bytes] = []
+            for number, lines in enumerate(lines_in(file) if is_packed(path) else lines_in(file, begin, end), 1):
+                held += lines
+                if len(held) >= ROWS_AT_ONCE or number % READ_AT_ONCE == 0:
+                    yield from _some_of(held)
+                    held = []
+            yield from _some_of(held)
+
+    def _encoded_lines(self, path: Path) -> Iterator[Part]:
         """Yield lines in UTF-8. Bytes invalid in the encoding become invalid UTF-8, so that their line is refused later."""
         with text_in(path, self.encoding, newline=None) as lines:
             part: list[bytes] = []
@@ -170,6 +202,11 @@ class FileReader:
                     part = []
             if part:
                 yield part
+
+
+def _some_of(rows: list[bytes]) -> Iterator[Part]:
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        yield rows[first : first + ROWS_AT_ONCE]
 
 
 def lines_of_csv(path: Path, encoding: str | None) -> int:

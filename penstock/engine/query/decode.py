@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from penstock.connectors.source import BoundSource, Frames, RowKind
 
 TASK_SHIFT = 33
-"""The lineage's ``minor`` has, from high to low bits, the number of the source, of the task, and of the row in the task."""
+"""The lineage's ``minor`` has, from high to low bits, the number of the source, of the task, and of the row in the task; where
+files are divided, the number of the source, and that of the row by `penstock.engine.query.parts`.
+"""
 
 
 def decoder(
@@ -101,8 +103,10 @@ class _Rows:
             _enter(entrance, batch, self._kind, self._frames, lineage)
             yield
             return
-        for row in batch.select(["path", "born", "major"]).to_pylist():
-            for part in self._files.parts(row["path"]):
+        for row in batch.to_pylist():
+            if "first" in row:
+                partition, self._done = 0, row["first"]
+            for part in self._files.parts(row["path"], row.get("begin", 0), row.get("end")):
                 rows = len(part)
                 born, major = (np.full(rows, row[name], np.int64) for name in ("born", "major"))
                 root = None
