@@ -81,7 +81,8 @@ def measured(large: int) -> dict[str, float]:
     app, reference = load_app(HERE / "apps" / "keyless.py")
     with (WORK / "spark.log").open("ab") as log:
         spark = start_session("large", MASTER, log, DISK)
-    java = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    assert spark._jvm is not None
+    java = int(spark._jvm.java.lang.ProcessHandle.current().pid())
     before = cpu_of(java)
     shutil.rmtree(WORK / "runs", ignore_errors=True)
     done = run(

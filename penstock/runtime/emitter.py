@@ -120,7 +120,7 @@ class Emitter:
                 places_left = [place for place, row in enumerate(rows) if place >= self._dropped.get(row, nothing)[stream]]
                 events, rows = [events[place] for place in places_left], [rows[place] for place in places_left]
             if events:
-                yield EventBatch(stream, lineage.take(rows), events=events)
+                yield EventBatch(stream, lineage.take(np.array(rows, np.int64)), events=events)
 
     def _refuse(self, thing: Any) -> NoReturn:
         if isawaitable(thing) or isasyncgen(thing):

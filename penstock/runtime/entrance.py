@@ -79,7 +79,7 @@ class Entrance:
         decode = self._codec.decode_json
         self._tally.rows += len(payloads)
         try:
-            events = self._codec.in_utc([decode(payload) for payload in payloads])
+            events = self._codec.in_utc(list(map(decode, payloads)))
         except Exception:
             payloads = [payload.removeprefix(BOM_UTF8) for payload in payloads]  # a file may begin with it
             whole = [row for row, payload in enumerate(payloads) if payload.strip() or not lines]

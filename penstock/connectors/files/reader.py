@@ -20,8 +20,8 @@ from penstock.storage.records import STRANGE, Records, is_packed, misnamed, text
 from penstock.storage.spans import lines_in
 
 ROWS_AT_ONCE = 8192
-READ_AT_ONCE = 16
-"""How often a file of lines is read (see `spans`) before its rows are passed on, if they are few."""
+CHUNKS_AT_ONCE = 16
+"""The chunks of a file of lines (see `penstock.storage.spans`) whose rows are passed on at once, if they are few."""
 SPAN, MOST_SPANS = 4 << 20, 1000
 """The bytes of a span of a file, but that no file has more spans than so many."""
 Part: TypeAlias = pa.RecordBatch | list[Any]
@@ -186,7 +186,7 @@ class FileReader:
             held: list[bytes] = []
             for number, lines in enumerate(lines_in(file) if is_packed(path) else lines_in(file, begin, end), 1):
                 held += lines
-                if len(held) >= ROWS_AT_ONCE or number % READ_AT_ONCE == 0:
+                if len(held) >= ROWS_AT_ONCE or number % CHUNKS_AT_ONCE == 0:
                     yield from _some_of(held)
                     held = []
             yield from _some_of(held)
